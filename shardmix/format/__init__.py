@@ -1,0 +1,1 @@
+"""Bytes on disk ↔ records ↔ columns. Knows nothing of torch, order or processes."""

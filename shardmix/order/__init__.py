@@ -1,0 +1,1 @@
+"""Integers only: which record comes where. Knows nothing of files, torch or processes."""

@@ -1,0 +1,1 @@
+"""Torch and processes: datasets, workers, loaders. Knows the layers below: errors, format, order."""
