@@ -6,7 +6,8 @@ Rule 2: a block knows where its records came from, so that any layer can name a 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,8 @@ class Places(Protocol):
         ...
 
 
-class RecordBlock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
     """Some records: for row i the payload is `buffers[buffer[i]][start[i] : start[i] + length[i]]`."""
 
     buffers: tuple[Bytes, ...]  # one-dimensional uint8 arrays
@@ -39,7 +41,6 @@ class RecordBlock(NamedTuple):
     places: Places
 
     def __len__(self) -> int:
-        # the number of rows, not of fields: callers index rows by it
         return len(self.start)
 
     def payload(self, row: int) -> memoryview:
