@@ -72,7 +72,7 @@ class StateMismatchError(ShardMixError):
         self.differences = dict(differences or {})
 
 
-class SkipRecord(Exception):  # noqa: N818 - a request, not an error
+class SkipRecord(Exception):
     """Raised by a user's `parse` or `transform`: drop this record; it leaves a hole in its batch and shifts nothing."""
 
 

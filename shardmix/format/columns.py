@@ -43,3 +43,24 @@ class Column(NamedTuple):
 def allocate_arrays(requests: Sequence[tuple[Shape, DTypeLike]]) -> list[NDArray[np.generic]]:
     """Ordinary memory, one array a request: the default `Allocate`."""
     return [np.empty(shape, dtype) for shape, dtype in requests]
+
+
+def slice_rows(column: Column, start: int, stop: int) -> Column:
+    """Rows start … stop-1 of a column, as views."""
+    raise NotImplementedError
+
+
+def take_rows(column: Column, rows: IntArray) -> Column:
+    """Some rows of a column, in the order of `rows`, as a copy."""
+    raise NotImplementedError
+
+
+def scatter_rows(
+    parts: Sequence[Sequence[Column]], positions: Sequence[IntArray], allocate: Allocate = allocate_arrays
+) -> list[Column]:
+    """Put a batch together: row i of every column of parts[j] becomes row positions[j][i] of the result.
+
+    All parts hold the same specs in the same order; together the positions are 0 … rows-1, each once. One copy a row;
+    `allocate` is called once, for all columns.
+    """
+    raise NotImplementedError

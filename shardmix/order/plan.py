@@ -43,7 +43,7 @@ class Plan:
         """Bytes-inflated factor of an epoch because tracks begin inside whole shards (in records; 1.0 is none)."""
         raise NotImplementedError
 
-    def epoch(self, epoch: int) -> "EpochPlan":
+    def epoch(self, epoch: int) -> EpochPlan:
         """The order of one epoch."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class EpochPlan:
         """(slot, position in the slot's track) of some arrivals."""
         raise NotImplementedError
 
-    def departures(self, lane: int, position: int = 0) -> "Departures":
+    def departures(self, lane: int, position: int = 0) -> Departures:
         """The lane's order from a position on."""
         raise NotImplementedError
 

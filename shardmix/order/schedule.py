@@ -29,13 +29,15 @@ class BatchRows(NamedTuple):
 class Schedule:
     """The batches of an epoch of `num_rows` rows; the same on every rank."""
 
-    num_rows: int
+    num_records: int  # n, the records of the whole epoch: what the lanes are cut from
     lanes: int
     batch_size: int
     world_size: int = 1
     drop_last: bool = False
     uneven: str = "pad"  # "pad" | "drop" | "allow"
     seed: int = 0  # seed and epoch only move rows where the global batch is smaller than lanes
+    num_rows: int | None = None  # rows delivered: the first num_rows of the epoch (`take`); None is all
+    first_row: int = 0  # global step 0 begins at this row (a pass resumed with another batch_size)
 
     def num_batches(self, rank: int) -> int:
         """Batches of one rank; the same for every rank unless uneven="allow"."""
