@@ -10,11 +10,13 @@ Knows nothing of protobuf, torch or where the arrays live (memory comes from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from .spans import copy_spans, expand_spans, starts_of
 
 IntArray = NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -45,14 +47,42 @@ def allocate_arrays(requests: Sequence[tuple[Shape, DTypeLike]]) -> list[NDArray
     return [np.empty(shape, dtype) for shape, dtype in requests]
 
 
+def count_rows(column: Column) -> int:
+    """The rows of a column."""
+    return len(column.lengths[0]) if column.lengths else len(column.values)
+
+
+def empty_column(spec: ColumnSpec) -> Column:
+    """A column of no rows."""
+    lengths = tuple(np.empty(0, np.int64) for _ in range(spec.levels))
+    return Column(spec, np.empty((0, *spec.item_shape), spec.dtype), lengths)
+
+
 def slice_rows(column: Column, start: int, stop: int) -> Column:
-    """Rows start … stop-1 of a column, as views."""
-    raise NotImplementedError
+    """Rows start … stop-1 of a column, as views. Bounds are those of a Python slice with 0 <= start <= stop."""
+    lengths = []
+    for level in column.lengths:
+        lengths.append(level[start:stop])
+        start = int(level[:start].sum())
+        stop = start + int(lengths[-1].sum())
+    return Column(column.spec, column.values[start:stop], tuple(lengths))
 
 
 def take_rows(column: Column, rows: IntArray) -> Column:
-    """Some rows of a column, in the order of `rows`, as a copy."""
-    raise NotImplementedError
+    """Some rows of a column, in the order of `rows` (each 0 … rows-1, repeats allowed), as a copy."""
+    rows = np.asarray(rows, np.int64)
+    if not column.lengths:
+        return Column(column.spec, column.values[rows], ())
+    lengths: list[IntArray] = []
+    items = rows
+    for level in column.lengths:
+        start = starts_of(level)[items]
+        lengths.append(level[items])
+        if len(lengths) < len(column.lengths):
+            items = expand_spans(start, lengths[-1])
+    values = np.empty((int(lengths[-1].sum()), *column.values.shape[1:]), column.values.dtype)
+    copy_spans(column.values, start, lengths[-1], values, starts_of(lengths[-1]))
+    return Column(column.spec, values, tuple(lengths))
 
 
 def scatter_rows(
@@ -61,6 +91,79 @@ def scatter_rows(
     """Put a batch together: row i of every column of parts[j] becomes row positions[j][i] of the result.
 
     All parts hold the same specs in the same order; together the positions are 0 … rows-1, each once. One copy a row;
-    `allocate` is called once, for all columns.
+    `allocate` is called once, for all columns: for each its levels of lengths, outermost first, then its values.
+
+        two = Column(ColumnSpec("x", "int64", (), 0, False), np.array([10, 30]), ())
+        one = Column(two.spec, np.array([20]), ())
+        scatter_rows([[two], [one]], [np.array([0, 2]), np.array([1])])[0].values     # array([10, 20, 30])
+
+    Raises ValueError when the parts are of different specs, or rows and positions do not fit.
     """
-    raise NotImplementedError
+    _check_parts(parts, positions)
+    columns = [[part[c] for part in parts] for c in range(len(parts[0]))] if parts else []
+    arrays = iter(allocate([request for column in columns for request in _size_column(column)]))
+    slots = [_as_slice(np.asarray(place, np.int64)) for place in positions]
+    return [_scatter_column(column, positions, slots, arrays) for column in columns]
+
+
+def _check_parts(parts: Sequence[Sequence[Column]], positions: Sequence[IntArray]) -> None:
+    if len(parts) != len(positions):
+        raise ValueError(f"scatter_rows: got {len(parts)} parts and positions for {len(positions)}, expected as many")
+    for part, place in zip(parts, positions, strict=True):
+        if [column.spec for column in part] != [column.spec for column in parts[0]]:
+            raise ValueError(f"scatter_rows: parts of different columns: {[column.spec for column in part]!r} and others")
+        for column in part:
+            if count_rows(column) != len(place):
+                raise ValueError(
+                    f"scatter_rows: column {column.spec.name!r}: got {count_rows(column)} rows and {len(place)} positions"
+                )
+
+
+def _size_column(column: Sequence[Column]) -> list[tuple[Shape, DTypeLike]]:
+    """The arrays that one column of the result needs, from what its parts hold."""
+    spec = column[0].spec
+    sizes: list[tuple[Shape, DTypeLike]] = [
+        ((sum(len(part.lengths[level]) for part in column),), np.int64) for level in range(spec.levels)
+    ]
+    return [*sizes, ((sum(len(part.values) for part in column), *spec.item_shape), spec.dtype)]
+
+
+def _as_slice(positions: IntArray) -> slice | IntArray:
+    """Regular ascending positions as a slice, for a strided copy; others as they are."""
+    if len(positions) == 0:
+        return slice(0, 0)
+    if len(positions) == 1:
+        return slice(int(positions[0]), int(positions[0]) + 1)
+    step = int(positions[1] - positions[0])
+    if step > 0 and (np.diff(positions) == step).all():
+        return slice(int(positions[0]), int(positions[-1]) + 1, step)
+    return positions
+
+
+def _scatter_column(
+    column: Sequence[Column],
+    positions: Sequence[IntArray],
+    slots: Sequence[slice | IntArray],
+    arrays: Iterator[NDArray[np.generic]],
+) -> Column:
+    """One column of the result, in the next arrays of `arrays`."""
+    spec = column[0].spec
+    lengths = tuple(cast(IntArray, next(arrays)) for _ in range(spec.levels))
+    values = next(arrays)
+    if not lengths:
+        for part, slot in zip(column, slots, strict=True):
+            values[slot] = part.values
+        return Column(spec, values, ())
+    # `items[j]`: where the items of parts[j] go, at the level at hand; `starts[j]`: where their spans go, one level below.
+    items = [np.asarray(place, np.int64) for place in positions]
+    starts: list[IntArray] = []
+    for level, out in enumerate(lengths):
+        for part, item in zip(column, items, strict=True):
+            out[item] = part.lengths[level]
+        begin = starts_of(out)
+        starts = [begin[item] for item in items]
+        if level + 1 < spec.levels:
+            items = [expand_spans(at, part.lengths[level]) for at, part in zip(starts, column, strict=True)]
+    for part, start in zip(column, starts, strict=True):
+        copy_spans(part.values, starts_of(part.lengths[-1]), part.lengths[-1], values, start)
+    return Column(spec, values, lengths)
