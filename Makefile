@@ -1,0 +1,55 @@
+# From a fresh machine: `make demo` and `make test`, nothing else to do. `make help` lists the rest.
+#
+# PYTHON              the interpreter that .venv is made from (3.11 or later)
+# SHARDMIX_BUILD_C    unset: build the C extension if that works; yes: fail when it does not; no: leave it out
+# PYTEST_ARGS         e.g. `make test PYTEST_ARGS="-x -k resume"`
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2 --dist worksteal
+BIN := .venv/bin
+READY := .venv/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check dist clean
+help:
+	@echo "make demo    train on a label-sorted corpus, with a plain DataLoader and with shardmix"
+	@echo "make test    the whole suite, once with each backend"
+	@echo "make check   lint, types, layering"
+	@echo "make dist    the sdist and a wheel, in dist/"
+	@echo "make clean   remove .venv and everything built"
+
+$(READY): setup.cfg pyproject.toml constraints.txt $(wildcard setup.py shardmix/format/csrc/*)
+	@echo "setting up .venv (the first time this downloads torch and takes some minutes)"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt setuptools wheel
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+# A forced "c" fails where the extension is missing; without a compiler and without SHARDMIX_BUILD_C=yes one backend is all there is.
+test: $(READY)
+	@set -eu; \
+	live=$$($(BIN)/python -c "import shardmix; print(shardmix.backend)"); \
+	if [ "$$live" = c ] || [ "$${SHARDMIX_BUILD_C:-}" = yes ]; then \
+		echo "the suite with the Python backend, then with the C backend"; \
+		SHARDMIX_BACKEND=python $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not once"; \
+		SHARDMIX_BACKEND=c $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	else \
+		echo "no C extension was built: the suite with the Python backend only"; \
+		SHARDMIX_BACKEND=python $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	fi
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/test_layering.py
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find shardmix -name "*.so" -delete
