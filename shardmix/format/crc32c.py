@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from crc32c import crc32c as _crc32c
 
-from .records import Bytes
-
 MASK_DELTA = 0xA282EAD8
 
 
-def crc32c(data: bytes | bytearray | memoryview | Bytes, value: int = 0) -> int:
+def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
     """The CRC-32C (Castagnoli) of some bytes, going on from `value`, the CRC of the bytes before.
 
     >>> hex(crc32c(b"123456789"))
@@ -23,11 +21,11 @@ def crc32c(data: bytes | bytearray | memoryview | Bytes, value: int = 0) -> int:
     return int(_crc32c(data, value))
 
 
-def masked_crc32c(data: bytes | bytearray | memoryview | Bytes) -> int:
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C as TFRecord stores it.
 
     >>> hex(masked_crc32c(bytes(8)))
-    '0xea8ebd07'
+    '0x7980329'
     """
     crc = _crc32c(data)
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF

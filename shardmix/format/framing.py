@@ -65,7 +65,7 @@ def scan_frames(data: Bytes, *, remaining: int, verify: str = "full") -> Scan:
     Raises ValueError when `verify` is none of these, or `remaining` is less than the buffer holds.
     """
     _check_verify(verify)
-    view = memoryview(data)
+    view = data.data
     size = len(view)
     if remaining < size:
         raise ValueError(f"scan_frames: remaining is {remaining}, less than the {size} bytes of the buffer")
@@ -107,7 +107,7 @@ def check_frames(data: Bytes, start: IntArray, length: IntArray, *, verify: str 
     _check_verify(verify)
     if len(start) != len(length):
         raise ValueError(f"check_frames: {len(start)} starts and {len(length)} lengths")
-    view = memoryview(data)
+    view = data.data
     codes = [_judge(view, *span, verify) for span in zip(start.tolist(), length.tolist(), strict=True)]
     return np.array(codes, np.int64)
 

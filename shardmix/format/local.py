@@ -1,0 +1,64 @@
+"""The stored bytes of a local file, read by position.
+
+Rule 1: a file is read, never mapped: one that is cut while it is open gives fewer bytes, not a signal.
+Rule 2: no seek, so no state that a forked process would share.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Protocol
+
+from .records import Bytes
+
+
+class RawFile(Protocol):
+    """The bytes of a file as they are stored."""
+
+    size: int
+
+    def read_into(self, offset: int, out: Bytes) -> int:
+        """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was opened. Closing twice is allowed."""
+        ...
+
+
+class LocalFile:
+    """The stored bytes of one path (a `RawFile`)."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = -1
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise OSError(errno.ESPIPE, "not a regular file; a shard is read by position, copy it to a file first", path)
+        self.size = status.st_size
+
+    def read_into(self, offset: int, out: Bytes) -> int:
+        """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""
+        view = out.data
+        done = 0
+        try:
+            while done < len(view):
+                num_bytes = os.preadv(self._descriptor, [view[done:]], offset + done)
+                if num_bytes == 0:
+                    break
+                done += num_bytes
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror} (reading at byte {offset + done})", self._path) from error
+        return done
+
+    def close(self) -> None:
+        """Give back the descriptor. Closing twice is allowed."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

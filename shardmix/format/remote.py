@@ -1,0 +1,57 @@
+"""Shards behind a URL, through fsspec: the same interface as a local file.
+
+Imported only for a path that is a URL. Knows nothing of compression or frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .records import Bytes
+
+# What file systems call what changes with the content, the best first.
+_TAGS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
+
+
+class RemoteFile:
+    """The stored bytes of one URL (a `local.RawFile`)."""
+
+    def __init__(self, url: str) -> None:
+        filesystem, path = _resolve_url(url)
+        self._url = url
+        self._handle: Any = filesystem.open(path, "rb")
+        self.size = int(filesystem.size(path))
+
+    def read_into(self, offset: int, out: Bytes) -> int:
+        """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""
+        view = out.data
+        done = 0
+        self._handle.seek(offset)
+        while done < len(view):
+            num_bytes = self._handle.readinto(view[done:])
+            if not num_bytes:
+                break
+            done += num_bytes
+        return done
+
+    def close(self) -> None:
+        """Give back the handle. Closing twice is allowed."""
+        self._handle.close()
+
+
+def stat_remote(url: str) -> tuple[int, str]:
+    """(size in bytes as stored, etag, or else time of the last change, or else "")."""
+    filesystem, path = _resolve_url(url)
+    facts = filesystem.info(path)
+    tags = (facts.get(name) for name in _TAGS)
+    return int(facts["size"]), str(next((tag for tag in tags if tag), ""))
+
+
+def _resolve_url(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise ImportError(f"{url}: reading URLs needs fsspec; pip install 'shardmix[remote]'") from error
+    filesystem, path = url_to_fs(url)
+    return filesystem, str(path)
