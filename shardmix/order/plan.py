@@ -3,7 +3,8 @@
 Rule 1: a pure function of (counts, lanes, cycle_length, block_length, shuffle_buffer_size, seed, shuffle, whole, epoch).
 Rule 2: equal row for row to the slow model of the design; the order is API, a change of it is a changelog entry.
 
-Knows nothing of files, torch or processes.
+The flow: counts → tracks (tracks.py) → arrivals of a lane (interleave.py) → its order (shuffle.py). Which lane a row of the
+epoch is in is said by schedule.py. Knows nothing of files, torch or processes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from .hashing import IntArray
+from .interleave import Interleave
+from .shuffle import Departures
+from .tracks import cut_tracks
+
+__all__ = ["Departures", "EpochPlan", "IntArray", "Plan"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """What decides the order of every epoch."""
+    """What decides the order of every epoch.
+
+    >>> plan = Plan(np.array([3, 0, 4]), lanes=2, cycle_length=1, shuffle=False)
+    >>> epoch = plan.epoch(0)
+    >>> epoch.addresses(1, epoch.departures(1).take(3))
+    (array([2, 2, 2]), array([1, 2, 3]))
+
+    Raises ValueError where a number is out of its range, there is no record at all, or the buffer has less than one record
+    a lane.
+    """
 
     counts: IntArray  # (shards,) records of each shard
     lanes: int
@@ -29,66 +44,130 @@ class Plan:
     shuffle: bool = True
     whole: NDArray[np.bool_] | None = None  # (shards,) True: never divided into parts (compressed)
 
+    def __post_init__(self) -> None:
+        for name, least in (("lanes", 1), ("cycle_length", 1), ("block_length", 1), ("shuffle_buffer_size", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected at least {least}")
+        object.__setattr__(self, "counts", _checked_counts(self.counts))
+        if self.whole is not None:
+            object.__setattr__(self, "whole", _checked_whole(self.whole, len(self.counts)))
+        if self.shuffle and 0 < self.shuffle_buffer_size < self.lanes:
+            raise ValueError(
+                f"shuffle_buffer_size is {self.shuffle_buffer_size}, less than one record for each of the {self.lanes} lanes: "
+                f"use at least {self.lanes}, or 0 for no buffer"
+            )
+
     @property
     def num_records(self) -> int:
         """n, the records of an epoch, over all ranks."""
-        raise NotImplementedError
+        return int(self.counts.sum())
+
+    @property
+    def lane_buffer_size(self) -> int:
+        """N, the records of a lane's shuffle buffer; 0 without shuffle."""
+        return self.shuffle_buffer_size // self.lanes if self.shuffle else 0
 
     @property
     def effective_cycle_length(self) -> int:
         """cycle_length, or less where all non-empty shards are compressed and fewer than tracks."""
-        raise NotImplementedError
+        filled = self.counts > 0
+        num_shards = int(filled.sum())
+        if self.whole is None or num_shards >= self.lanes * self.cycle_length or not self.whole[filled].all():
+            return self.cycle_length
+        return max(1, num_shards // self.lanes)
 
     def inflation(self) -> float:
-        """Bytes-inflated factor of an epoch because tracks begin inside whole shards (in records; 1.0 is none)."""
-        raise NotImplementedError
+        """How often a record of the compressed shards is inflated in epoch 0: 1.0 where no track begins inside such a shard.
+
+        A track that begins inside a whole shard inflates it from its start. Counted in records.
+        """
+        if self.whole is None or not self.counts[self.whole].any():
+            return 1.0
+        tracks = self.epoch(0).tracks
+        starts = tracks.starts(np.arange(1, tracks.num_tracks))
+        shard, record = tracks.addresses(starts[starts < self.num_records])
+        return 1.0 + int(record[self.whole[shard]].sum()) / int(self.counts[self.whole].sum())
 
     def epoch(self, epoch: int) -> EpochPlan:
-        """The order of one epoch."""
-        raise NotImplementedError
+        """The order of one epoch. Raises ValueError for a negative one."""
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch!r}, expected at least 0")
+        return EpochPlan(self, epoch)
 
 
 class EpochPlan:
-    """One epoch: tracks, arrivals, lanes."""
+    """One epoch: tracks, arrivals, lanes. Made in time linear in the shards; nothing grows with the records."""
+
+    def __init__(self, plan: Plan, epoch: int) -> None:
+        self.epoch = epoch
+        self.lanes = plan.lanes
+        self.cycle_length = plan.effective_cycle_length
+        self.num_records = plan.num_records
+        self.tracks = cut_tracks(
+            plan.counts, plan.lanes * self.cycle_length, plan.seed, epoch, plan.shuffle, plan.whole
+        )
+        self._block_length = plan.block_length
+        self._buffer = plan.lane_buffer_size
+        self._seed = plan.seed
 
     def lane_size(self, lane: int) -> int:
         """Records of a lane: num_records // lanes, one more for the first num_records % lanes."""
-        raise NotImplementedError
+        self._check_lane(lane)
+        return self.num_records // self.lanes + (lane < self.num_records % self.lanes)
 
     def addresses(self, lane: int, arrivals: IntArray) -> tuple[IntArray, IntArray]:
-        """(shard, record) of some arrivals of a lane."""
-        raise NotImplementedError
+        """(shard, record) of some arrivals of a lane, int64 (arrivals,) each."""
+        slot, position = self.slot_of(lane, arrivals)
+        return self.tracks.addresses(self._slot_starts(lane)[slot] + position)
 
     def slot_counts(self, lane: int, arrival: int) -> IntArray:
         """(cycle_length,) how many records of each slot's track are among the first `arrival` arrivals of the lane."""
-        raise NotImplementedError
+        return self._interleave(lane).slot_counts(arrival)
 
     def slot_pieces(self, lane: int, slot: int, first: int, stop: int) -> list[tuple[int, int, int]]:
         """The records first … stop-1 of a slot's track as runs (shard, first record, stop record), to be read in sequence."""
-        raise NotImplementedError
+        start = int(self._slot_starts(lane)[slot])
+        return self.tracks.pieces(start + first, start + stop)
 
     def slot_of(self, lane: int, arrivals: IntArray) -> tuple[IntArray, IntArray]:
         """(slot, position in the slot's track) of some arrivals."""
-        raise NotImplementedError
+        return self._interleave(lane).slot_of(arrivals)
 
     def departures(self, lane: int, position: int = 0) -> Departures:
-        """The lane's order from a position on."""
-        raise NotImplementedError
+        """The lane's order from a position on. Raises ValueError where the lane has no such position."""
+        return Departures(self.lane_size(lane), self._buffer, self._seed, self.epoch, lane, position)
+
+    def _slot_starts(self, lane: int) -> IntArray:
+        """(cycle_length,) where the tracks of a lane begin on the line."""
+        return self.tracks.starts(lane + self.lanes * np.arange(self.cycle_length))
+
+    def _interleave(self, lane: int) -> Interleave:
+        self._check_lane(lane)
+        length, num_long = divmod(self.num_records, self.tracks.num_tracks)
+        long_slots = num_long // self.lanes + (lane < num_long % self.lanes)
+        return Interleave(self.cycle_length, self._block_length, length, long_slots)
+
+    def _check_lane(self, lane: int) -> None:
+        if not 0 <= lane < self.lanes:
+            raise ValueError(f"lane {lane} asked for, expected 0 to {self.lanes - 1}")
 
 
-class Departures:
-    """A cursor over one lane's order: which arrivals leave the shuffle buffer next (order/shuffle.py).
+def _checked_counts(counts: IntArray) -> IntArray:
+    checked = np.array(counts, dtype=np.int64)
+    if checked.ndim != 1:
+        raise ValueError(f"counts have shape {checked.shape}, expected one number for each shard")
+    if (checked < 0).any():
+        shard = int(np.argmax(checked < 0))
+        raise ValueError(f"shard {shard} has a count of {checked[shard]}, expected at least 0")
+    if not checked.any():
+        raise ValueError(f"no records: all of the {len(checked)} shards are empty, expected at least one record")
+    checked.flags.writeable = False
+    return checked
 
-    `taken_in`: arrivals 0 … taken_in-1 have been taken in so far; every one of them was returned, dropped by the seek, or is held.
-    """
 
-    position: int  # rows of the lane that have left
-    taken_in: int
-
-    def take(self, num_rows: int) -> IntArray:
-        """The next arrivals to leave, in order; raises ValueError beyond the end of the lane."""
-        raise NotImplementedError
-
-    def held(self) -> IntArray:
-        """Arrivals below `taken_in` that have not left, ascending: after a seek these must be read."""
-        raise NotImplementedError
+def _checked_whole(whole: NDArray[np.bool_], num_shards: int) -> NDArray[np.bool_]:
+    checked = np.array(whole, dtype=np.bool_)
+    if checked.shape != (num_shards,):
+        raise ValueError(f"whole has shape {checked.shape}, expected ({num_shards},): one for each shard")
+    checked.flags.writeable = False
+    return checked

@@ -1,0 +1,97 @@
+"""Cut the epoch's line of records into tracks.
+
+Rule 1: a plain shard counts as ceil(count / cap) equal parts, cap = max(1, ceil(n / 8T)); a whole (compressed) shard is one part.
+Rule 2: the parts are laid end to end in the order of their hashes (seed, epoch); without shuffle, whole shards in listing order.
+Rule 3: T tracks cut that line; their lengths differ by at most one, the longer first.
+
+The tracks are never written out: a track is an interval of the line, and a place on the line is found in the table of parts. A
+million shards cost 20 bytes each. Knows nothing of lanes, slots or the shuffle buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .hashing import PARTS, IntArray, permutation
+
+PARTS_PER_TRACK = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Tracks:
+    """The line of an epoch: part j holds the places bounds[j] … bounds[j+1]-1, records of `shard[j]` from `first[j]` on."""
+
+    num_tracks: int
+    shard: NDArray[np.int32]  # (parts,)
+    first: IntArray  # (parts,) number of the part's first record in its shard
+    bounds: IntArray  # (parts + 1,)
+
+    @property
+    def num_records(self) -> int:
+        """n, the length of the line."""
+        return int(self.bounds[-1])
+
+    def starts(self, tracks: IntArray) -> IntArray:
+        """The places where some tracks begin; track T begins at n."""
+        length, num_long = divmod(self.num_records, self.num_tracks)
+        return tracks * length + np.minimum(tracks, num_long)
+
+    def addresses(self, places: IntArray) -> tuple[IntArray, IntArray]:
+        """(shard, record) at some places of the line, int64 (places,) each."""
+        part = np.searchsorted(self.bounds, places, side="right") - 1
+        return self.shard[part].astype(np.int64), self.first[part] + (places - self.bounds[part])
+
+    def pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """The places start … stop-1 as runs (shard, first record, stop record), in the order of the line."""
+        if start >= stop:
+            return []
+        low, high = np.searchsorted(self.bounds, [start, stop - 1], side="right").tolist()
+        bounds, first = self.bounds[low - 1 : high + 1], self.first[low - 1 : high]
+        begin = first + (np.maximum(bounds[:-1], start) - bounds[:-1])
+        end = first + (np.minimum(bounds[1:], stop) - bounds[:-1])
+        return list(zip(self.shard[low - 1 : high].tolist(), begin.tolist(), end.tolist(), strict=True))
+
+
+def cut_tracks(
+    counts: IntArray, num_tracks: int, seed: int, epoch: int, shuffle: bool = True, whole: NDArray[np.bool_] | None = None
+) -> Tracks:
+    """Lay the parts of the shards end to end and cut them into tracks.
+
+    `counts` (shards,) are the records of each shard; `whole` (shards,) says which are not divided.
+
+    >>> tracks = cut_tracks(np.array([3, 0, 4]), num_tracks=2, seed=0, epoch=0, shuffle=False)
+    >>> tracks.pieces(0, 4), tracks.pieces(4, 7)
+    ([(0, 0, 3), (2, 0, 1)], [(2, 1, 4)])
+    """
+    num_parts = _parts_of_shards(counts, num_tracks, shuffle, whole)
+    shard = np.repeat(np.arange(len(counts), dtype=np.int32), num_parts)
+    number = np.arange(len(shard)) - np.repeat(np.cumsum(num_parts) - num_parts, num_parts)
+    if shuffle:
+        order = permutation(len(shard), PARTS, seed, epoch)
+        shard, number = shard[order], number[order]
+    count, parts = counts[shard], num_parts[shard]
+    first = _share(count, parts, number)
+    bounds = np.zeros(len(shard) + 1, dtype=np.int64)
+    np.cumsum(_share(count, parts, number + 1) - first, out=bounds[1:])
+    return Tracks(num_tracks, shard, first, bounds)
+
+
+def _parts_of_shards(
+    counts: IntArray, num_tracks: int, shuffle: bool, whole: NDArray[np.bool_] | None
+) -> IntArray:
+    """How many parts each shard counts as; an empty one none."""
+    undivided = np.minimum(counts, 1)
+    if not shuffle:
+        return undivided
+    cap = max(1, -(-int(counts.sum()) // (PARTS_PER_TRACK * num_tracks)))
+    divided = -(-counts // cap)
+    return divided if whole is None else np.where(whole, undivided, divided)
+
+
+def _share(count: IntArray, parts: IntArray, number: IntArray) -> IntArray:
+    """count * number // parts, without the large product."""
+    quotient, rest = np.divmod(count, parts)
+    return quotient * number + rest * number // parts
