@@ -64,7 +64,7 @@ def scan_frames(data: Bytes, *, remaining: int, verify: str = "full") -> Scan:
 
     Raises ValueError when `verify` is none of these, or `remaining` is less than the buffer holds.
     """
-    _check_verify(verify)
+    check_verify(verify)
     view = data.data
     size = len(view)
     if remaining < size:
@@ -104,7 +104,7 @@ def check_frames(data: Bytes, start: IntArray, length: IntArray, *, verify: str 
 
     Raises ValueError when a header would begin before the buffer, a length is negative, or `verify` is unknown.
     """
-    _check_verify(verify)
+    check_verify(verify)
     if len(start) != len(length):
         raise ValueError(f"check_frames: {len(start)} starts and {len(length)} lengths")
     view = data.data
@@ -190,10 +190,17 @@ def frame_record(payload: bytes | bytearray | memoryview) -> bytes:
     >>> len(frame_record(b"payload"))
     23
     """
-    data = memoryview(payload).cast("B")
+    data = as_bytes_view(payload)
     return b"".join((frame_header(len(data)), data, frame_footer(data)))
 
 
-def _check_verify(verify: str) -> None:
+def as_bytes_view(payload: bytes | bytearray | memoryview) -> memoryview:
+    """The bytes of any contiguous buffer, an array of another dtype or shape too. Raises TypeError for anything else."""
+    view = memoryview(payload)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def check_verify(verify: str) -> None:
+    """Raise ValueError unless it is a known level."""
     if verify not in VERIFY_LEVELS:
         raise ValueError(f"verify is {verify!r}; it is one of {', '.join(map(repr, VERIFY_LEVELS))}")
