@@ -9,6 +9,8 @@ Generators, 2014). For a given prefix it is a bijection of the last word: number
 
 from __future__ import annotations
 
+from operator import index
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +38,7 @@ def hash64(*words: int) -> int:
     """
     state = 0
     for word in words:
-        state = _mix((state + _GAMMA + (word & MASK)) & MASK)
+        state = _mix((state + _GAMMA + (index(word) & MASK)) & MASK)
     return state
 
 

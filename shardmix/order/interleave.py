@@ -9,6 +9,7 @@ Both ways, (slot, position) from an arrival and back, cost the same wherever the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,8 +37,9 @@ class Interleave:
 
     def slot_of(self, arrivals: IntArray) -> tuple[IntArray, IntArray]:
         """(slot, position in the slot's track) of some arrivals, int64 (arrivals,) each."""
-        turn = arrivals // self._per_turn
-        rest = arrivals - turn * self._per_turn
+        turn, rest = np.divmod(arrivals, self._per_turn)
+        if self.block_length == 1:
+            return rest, turn
         slot = rest // self.block_length
         position = turn * self.block_length + (rest - slot * self.block_length)
         late = arrivals >= self._whole
@@ -63,21 +65,21 @@ class Interleave:
             counts += np.clip(arrival - self._whole - before, 0, self._rest_length + (slots < self.num_long))
         return counts
 
-    @property
+    @cached_property
     def _per_turn(self) -> int:
         return self.cycle_length * self.block_length
 
-    @property
+    @cached_property
     def _whole_length(self) -> int:
         """Records of each track that leave in whole turns."""
         return self.short_length // self.block_length * self.block_length
 
-    @property
+    @cached_property
     def _whole(self) -> int:
         """Arrivals in whole turns."""
         return self._whole_length * self.cycle_length
 
-    @property
+    @cached_property
     def _rest_length(self) -> int:
         """Records that a short track has left for the last turn; a long one has one more."""
         return self.short_length - self._whole_length

@@ -106,7 +106,14 @@ class EpochPlan:
         self.tracks = cut_tracks(
             plan.counts, plan.lanes * self.cycle_length, plan.seed, epoch, plan.shuffle, plan.whole
         )
-        self._block_length = plan.block_length
+        num_tracks = self.tracks.num_tracks
+        starts = self.tracks.starts(np.arange(num_tracks))
+        self._starts = starts.reshape(self.cycle_length, self.lanes)  # track slot · lanes + lane is a slot of that lane
+        length, num_long = divmod(self.num_records, num_tracks)
+        self._long_slots, self._longer_lanes = divmod(num_long, self.lanes)
+        self._turns = [
+            Interleave(self.cycle_length, plan.block_length, length, self._long_slots + longer) for longer in (0, 1)
+        ]
         self._buffer = plan.lane_buffer_size
         self._seed = plan.seed
 
@@ -118,7 +125,8 @@ class EpochPlan:
     def addresses(self, lane: int, arrivals: IntArray) -> tuple[IntArray, IntArray]:
         """(shard, record) of some arrivals of a lane, int64 (arrivals,) each."""
         slot, position = self.slot_of(lane, arrivals)
-        return self.tracks.addresses(self._slot_starts(lane)[slot] + position)
+        position += self._starts[slot, lane]
+        return self.tracks.addresses(position)
 
     def slot_counts(self, lane: int, arrival: int) -> IntArray:
         """(cycle_length,) how many records of each slot's track are among the first `arrival` arrivals of the lane."""
@@ -126,7 +134,8 @@ class EpochPlan:
 
     def slot_pieces(self, lane: int, slot: int, first: int, stop: int) -> list[tuple[int, int, int]]:
         """The records first … stop-1 of a slot's track as runs (shard, first record, stop record), to be read in sequence."""
-        start = int(self._slot_starts(lane)[slot])
+        self._check_lane(lane)
+        start = int(self._starts[slot, lane])
         return self.tracks.pieces(start + first, start + stop)
 
     def slot_of(self, lane: int, arrivals: IntArray) -> tuple[IntArray, IntArray]:
@@ -137,15 +146,9 @@ class EpochPlan:
         """The lane's order from a position on. Raises ValueError where the lane has no such position."""
         return Departures(self.lane_size(lane), self._buffer, self._seed, self.epoch, lane, position)
 
-    def _slot_starts(self, lane: int) -> IntArray:
-        """(cycle_length,) where the tracks of a lane begin on the line."""
-        return self.tracks.starts(lane + self.lanes * np.arange(self.cycle_length))
-
     def _interleave(self, lane: int) -> Interleave:
         self._check_lane(lane)
-        length, num_long = divmod(self.num_records, self.tracks.num_tracks)
-        long_slots = num_long // self.lanes + (lane < num_long % self.lanes)
-        return Interleave(self.cycle_length, self._block_length, length, long_slots)
+        return self._turns[lane < self._longer_lanes]
 
     def _check_lane(self, lane: int) -> None:
         if not 0 <= lane < self.lanes:

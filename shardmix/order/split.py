@@ -1,10 +1,10 @@
 """Split every shard's records into named sets, by arithmetic.
 
-Rule 1: record r of a shard is in a set of fraction f from offset u iff floor((r+1)f + u) > floor(rf + u): evenly spread, to one record.
-    u is hashed from (seed, level, shard).
-Rule 2: the sets, sorted by name, are taken one after another: the first takes its share of the records, the next its share of those
-    that remain, numbered anew, and the last takes the rest. So they are disjoint, together everything, and the order in which
-    they are named does not matter.
+Rule 1: record r of a shard is in a set of fraction f from offset u iff floor((r+1)f + u) > floor(rf + u): evenly
+    spread, to one record. u is hashed from (seed, level, shard).
+Rule 2: the sets, sorted by name, are taken one after another: the first takes its share of the records, the next its share of
+    those that remain, numbered anew, and the last takes the rest. So they are disjoint, together everything, and the order in
+    which they are named does not matter.
 Rule 3: fractions and offsets are integers over 2**32, so nothing depends on how floats are rounded.
 Rule 4: both ways are closed formulas: nothing is listed, whatever the number of records.
 
@@ -35,17 +35,17 @@ class Split:
     >>> split.records("valid", np.array([0, 0, 1]), np.array([0, 1, 0])).tolist()
     [0, 4, 0]
 
-    Raises ValueError where there are no sets, a fraction is not above 0, or their sum is not 1.
+    Raises ValueError where there are no sets, a fraction is not above 0 and at most 1, or their sum is not 1.
     """
 
     def __init__(self, fractions: Mapping[str, float | Fraction], seed: int = 0) -> None:
-        exact = {name: Fraction(fractions[name]) for name in sorted(fractions)}
-        if not exact:
+        if not fractions:
             raise ValueError("split: no sets given, expected a name and a fraction of each")
-        for name, fraction in exact.items():
-            if fraction <= 0:
-                raise ValueError(f"split: the fraction of {name!r} is {fractions[name]!r}, expected more than 0")
-        total = sum(exact.values())
+        for name, fraction in fractions.items():
+            if not 0 < fraction <= 1:
+                raise ValueError(f"split: the fraction of {name!r} is {fraction!r}, expected more than 0 and at most 1")
+        exact = {name: Fraction(fractions[name]) for name in sorted(fractions)}
+        total = sum(exact.values(), Fraction(0))
         if abs(total - 1) > _TOLERANCE:
             raise ValueError(f"split: the fractions of {', '.join(map(repr, exact))} add up to {float(total)!r}, expected 1")
         self.names = tuple(exact)
@@ -70,7 +70,7 @@ class Split:
         return {**result, self.names[-1]: remaining}
 
     def records(self, name: str, shards: IntArray, numbers: IntArray) -> IntArray:
-        """The record numbers in their shards of the numbers-th records of the set `name` in `shards`: int64, of one shape with both.
+        """The record numbers, in their shards, of the numbers-th records of the set `name`; int64, all of one shape.
 
         Raises KeyError for a name that is no set of this split.
         """

@@ -22,11 +22,11 @@ PARTS_PER_TRACK = 8
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """The line of an epoch: part j holds the places bounds[j] … bounds[j+1]-1, records of `shard[j]` from `first[j]` on."""
+    """The line of an epoch: part j holds the places bounds[j] … bounds[j+1]-1; place i is record i + shift[j] of `shard[j]`."""
 
     num_tracks: int
     shard: NDArray[np.int32]  # (parts,)
-    first: IntArray  # (parts,) number of the part's first record in its shard
+    shift: IntArray  # (parts,)
     bounds: IntArray  # (parts + 1,)
 
     @property
@@ -42,17 +42,17 @@ class Tracks:
     def addresses(self, places: IntArray) -> tuple[IntArray, IntArray]:
         """(shard, record) at some places of the line, int64 (places,) each."""
         part = np.searchsorted(self.bounds, places, side="right") - 1
-        return self.shard[part].astype(np.int64), self.first[part] + (places - self.bounds[part])
+        return self.shard[part].astype(np.int64), self.shift[part] + places
 
     def pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """The places start … stop-1 as runs (shard, first record, stop record), in the order of the line."""
         if start >= stop:
             return []
-        low, high = np.searchsorted(self.bounds, [start, stop - 1], side="right").tolist()
-        bounds, first = self.bounds[low - 1 : high + 1], self.first[low - 1 : high]
-        begin = first + (np.maximum(bounds[:-1], start) - bounds[:-1])
-        end = first + (np.minimum(bounds[1:], stop) - bounds[:-1])
-        return list(zip(self.shard[low - 1 : high].tolist(), begin.tolist(), end.tolist(), strict=True))
+        first, last = (np.searchsorted(self.bounds, [start, stop - 1], side="right") - 1).tolist()
+        parts = slice(first, last + 1)
+        begin = np.maximum(self.bounds[parts], start) + self.shift[parts]
+        end = np.minimum(self.bounds[first + 1 : last + 2], stop) + self.shift[parts]
+        return list(zip(self.shard[parts].tolist(), begin.tolist(), end.tolist(), strict=True))
 
 
 def cut_tracks(
@@ -68,14 +68,18 @@ def cut_tracks(
     """
     num_parts = _parts_of_shards(counts, num_tracks, shuffle, whole)
     shard = np.repeat(np.arange(len(counts), dtype=np.int32), num_parts)
-    number = np.arange(len(shard)) - np.repeat(np.cumsum(num_parts) - num_parts, num_parts)
+    part = np.arange(len(shard))
     if shuffle:
-        order = permutation(len(shard), PARTS, seed, epoch)
-        shard, number = shard[order], number[order]
-    count, parts = counts[shard], num_parts[shard]
-    first = _share(count, parts, number)
+        part = permutation(len(shard), PARTS, seed, epoch)
+        shard = shard[part]
+    part -= (np.cumsum(num_parts) - num_parts)[shard]  # numbered anew in each shard
+    first = _bounds_of_parts(counts, num_parts, shard, part)
+    part += 1
+    sizes = _bounds_of_parts(counts, num_parts, shard, part)
+    sizes -= first
     bounds = np.zeros(len(shard) + 1, dtype=np.int64)
-    np.cumsum(_share(count, parts, number + 1) - first, out=bounds[1:])
+    np.cumsum(sizes, out=bounds[1:])
+    first -= bounds[:-1]
     return Tracks(num_tracks, shard, first, bounds)
 
 
@@ -91,7 +95,13 @@ def _parts_of_shards(
     return divided if whole is None else np.where(whole, undivided, divided)
 
 
-def _share(count: IntArray, parts: IntArray, number: IntArray) -> IntArray:
-    """count * number // parts, without the large product."""
-    quotient, rest = np.divmod(count, parts)
-    return quotient * number + rest * number // parts
+def _bounds_of_parts(counts: IntArray, num_parts: IntArray, shard: NDArray[np.int32], part: IntArray) -> IntArray:
+    """count * part // num_parts of each shard named, without the large product."""
+    divisor = np.maximum(num_parts, 1)
+    rest = (counts % divisor)[shard]
+    rest *= part
+    rest //= divisor[shard]
+    bounds = (counts // divisor)[shard]
+    bounds *= part
+    bounds += rest
+    return bounds
