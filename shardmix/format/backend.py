@@ -1,15 +1,76 @@
 """The one place that chooses between the C twin and the Python twin.
 
-    SHARDMIX_BACKEND=c | python    forces one; unset takes C where the extension was built.
+    SHARDMIX_BACKEND=c | python    forces one; unset takes C where the extension was built
 
-Every layer above takes crc32c, scan_frames, check_frames, decode_examples and copy_spans from here. `name` is "c" or "python".
+Every layer above takes crc32c, scan_frames, check_frames, copy_spans and decode_examples from here; `name` is "c" or "python".
+
+Rule 1: chosen once, when this module is imported. Both give the same values, errors and texts (tests/format/test_parity.py).
+Rule 2: an extension that is there and does not load is an error, not a reason to be slow in silence.
+Rule 3: `decode_examples` is looked up when it is first called: the columns that it fills copy their spans through this module.
 """
 
 from __future__ import annotations
 
-from .example import decode_examples
-from .framing import check_frames, scan_frames
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["check_frames", "decode_examples", "name", "scan_frames"]
+if TYPE_CHECKING:
+    from .columns import Allocate, Column
+    from .features import Schema
+    from .records import RecordBlock
 
-name = "python"
+    class DecodeExamples(Protocol):
+        """What both twins are."""
+
+        def __call__(self, block: RecordBlock, schema: Schema, allocate: Allocate = ...) -> list[Column]: ...
+
+
+__all__ = ["check_frames", "copy_spans", "crc32c", "decode_examples", "name", "scan_frames"]
+
+VARIABLE = "SHARDMIX_BACKEND"
+
+
+def _choose() -> str:
+    """ "c" or "python", from the environment and from what was built."""
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted not in ("", "c", "python"):
+        raise ValueError(f"{VARIABLE} is {wanted!r}; it is 'c', 'python', or not set")
+    if wanted == "python":
+        return wanted
+    try:
+        from . import _core  # noqa: F401  (only whether it is there)
+    except ModuleNotFoundError as error:
+        if wanted == "c":
+            raise ImportError(
+                f"{VARIABLE} is 'c', and the C extension was not built; install a C compiler and then shardmix with "
+                f"SHARDMIX_BUILD_C=yes, which shows what is wrong, or set {VARIABLE}=python"
+            ) from error
+        return "python"
+    except ImportError as error:
+        raise ImportError(
+            f"the C extension was built and does not load: {error}; install shardmix again, or set {VARIABLE}=python"
+        ) from error
+    return "c"
+
+
+name = _choose()
+
+if name == "c":
+    from .native import check_frames, copy_spans, crc32c, scan_frames
+else:
+    from .crc32c import crc32c
+    from .framing import check_frames, scan_frames
+    from .spans import copy_spans
+
+
+@cache
+def _find_decoder() -> DecodeExamples:
+    from .example import decode_examples
+
+    return decode_examples
+
+
+def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate | None = None) -> list[Column]:
+    """Decode every row of the block, one column a field of the schema; see `example.decode_examples`."""
+    return _find_decoder()(block, schema) if allocate is None else _find_decoder()(block, schema, allocate)

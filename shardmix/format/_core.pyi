@@ -1,0 +1,14 @@
+"""The C extension as its wrappers see it; csrc/module.c says what the arguments are."""
+
+from collections.abc import Sequence
+
+from .records import Bytes, IntArray
+
+crc32c_method: str
+
+def crc32c(data: object, value: int = 0, portable: bool = False, /) -> int: ...
+def scan_frames(data: Bytes, remaining: int, verify: int, lengths: IntArray, /) -> tuple[int, int, int]: ...
+def check_frames(data: Bytes, start: IntArray, length: IntArray, verify: int, codes: IntArray, /) -> None: ...
+def copy_spans(
+    source: Bytes, source_start: IntArray, length: IntArray, out: Bytes, out_start: IntArray, item_bytes: int, /
+) -> int: ...

@@ -1,0 +1,29 @@
+/* Arguments as buffers; see buffers.c. */
+
+#ifndef SHARDMIX_BUFFERS_H
+#define SHARDMIX_BUFFERS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+/* The buffers that a call holds. Begin with {0}, end with drop_buffers on every path. */
+typedef struct {
+    Py_buffer *views;
+    Py_ssize_t count;
+    Py_ssize_t room;
+} held_buffers;
+
+/* Make room for `room` buffers: views never move. -1 with an exception set when there is no memory. */
+int reserve_buffers(held_buffers *held, Py_ssize_t room);
+
+/* Hold one more contiguous buffer of bytes; NULL with an exception set when it is none. */
+Py_buffer *hold_bytes(held_buffers *held, PyObject *object, int writable);
+
+/* Hold an int64 array and say how many numbers it has; with `expected` >= 0 it must have as many. */
+int64_t *hold_ints(held_buffers *held, PyObject *object, int writable, const char *name, Py_ssize_t expected,
+                   Py_ssize_t *count);
+
+void drop_buffers(held_buffers *held);
+
+#endif

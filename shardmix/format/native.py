@@ -1,0 +1,87 @@
+"""The C twins of crc32c, scan_frames, check_frames and copy_spans: signatures, checks and texts are those of the Python twins.
+
+Rule 1: C gets arrays of the type that it expects, and never a wrong call: that goes to the Python twin, which has the text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _core, framing, spans
+from .framing import Damage, Scan
+from .records import Bytes, IntArray
+
+_VERIFY = {"off": 0, "length": 1, "full": 2}  # enum verify in csrc/frames.h
+_LARGEST = 2**63 - 1
+
+
+def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """The CRC-32C of some bytes; see `crc32c.crc32c`."""
+    return _core.crc32c(data, value)
+
+
+def scan_frames(data: Bytes, *, remaining: int, verify: str = "full") -> Scan:
+    """Walk the frames of a buffer; see `framing.scan_frames`."""
+    size = len(data)
+    if verify not in _VERIFY or remaining < size:
+        return framing.scan_frames(data, remaining=remaining, verify=verify)
+    lengths = np.empty(size // framing.FRAME_BYTES, np.int64)
+    count, consumed, damage = _core.scan_frames(data, min(remaining, _LARGEST), _VERIFY[verify], lengths)
+    return Scan(lengths[:count].copy(), consumed, Damage(damage))
+
+
+def check_frames(data: Bytes, start: IntArray, length: IntArray, *, verify: str = "full") -> IntArray:
+    """Judge frames of known place; see `framing.check_frames`."""
+    start, length = as_ints(start), as_ints(length)
+    if verify not in _VERIFY or len(start) != len(length) or (start < framing.HEADER_BYTES).any() or (length < 0).any():
+        return framing.check_frames(data, start, length, verify=verify)
+    codes = np.empty(len(start), np.int64)
+    _core.check_frames(data, start, length, _VERIFY[verify], codes)
+    return codes
+
+
+def copy_spans(
+    source: NDArray[Any], source_start: IntArray, length: IntArray, out: NDArray[Any], out_start: IntArray
+) -> None:
+    """Copy spans of items from one array to another; see `spans.copy_spans`.
+
+    Raises ValueError when a span is not within its array; nothing is copied then.
+    """
+    if not _are_alike(source, out):
+        return spans.copy_spans(source, source_start, length, out, out_start)
+    source_start, length, out_start = as_ints(source_start), as_ints(length), as_ints(out_start)
+    item_bytes = source.itemsize * int(np.prod(source.shape[1:], dtype=np.int64))
+    bad = _core.copy_spans(_as_bytes(source), source_start, length, _as_bytes(out), out_start, item_bytes)
+    if bad >= 0:
+        raise ValueError(
+            f"copy_spans: span {bad} takes {length[bad]} items from {source_start[bad]} of {len(source)} "
+            f"to {out_start[bad]} of {len(out)}"
+        )
+    return None
+
+
+def as_ints(numbers: IntArray) -> IntArray:
+    """Numbers as the int64 array that C reads; the same array where it is one."""
+    return np.ascontiguousarray(numbers, np.int64)
+
+
+def _are_alike(source: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Whether items can be copied as bytes, from one piece of memory to another."""
+    return (
+        source.dtype == out.dtype
+        and source.shape[1:] == out.shape[1:]
+        and 0 not in source.shape
+        and 0 not in out.shape
+        and source.flags.c_contiguous
+        and out.flags.c_contiguous
+        and not source.dtype.hasobject
+        and not np.may_share_memory(source, out)
+    )
+
+
+def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The memory of a contiguous array."""
+    return array.reshape(-1).view(np.uint8)
