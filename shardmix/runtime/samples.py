@@ -23,12 +23,15 @@ from ..format.columns import Allocate, Column, ColumnSpec, allocate_arrays
 from .leaves import SHOWN, Leaf, NotUniformError, only, plan_leaf, plan_objects, plan_ragged_lists, plan_ragged_rows
 from .marks import RaggedList, RaggedRow, mark_ragged
 from .ragged import Ragged, concatenate_ragged
+from .source_rows import Source, attach_source
 
 __all__ = [
     "PICKLED",
     "RaggedList",
     "RaggedRow",
+    "Source",
     "Structure",
+    "attach_source",
     "collate",
     "mark_ragged",
     "pack_samples",
@@ -117,19 +120,19 @@ def unpack_batch(structure: Structure, columns: Sequence[Column]) -> Any:
     shown = [SHOWN[kind].batch(column) for kind, column in zip(structure.kinds, columns, strict=True)]
     if structure == PICKLED:
         return collate(shown[0])
-    return _batch_of(structure.layout, structure.kinds, shown)
+    return _batch_of(structure.layout, shown)
 
 
-def _batch_of(layout: Any, kinds: Sequence[str], shown: Sequence[Any]) -> Any:
+def _batch_of(layout: Any, shown: Sequence[Any]) -> Any:
     """Containers of columns, of the types that torch's default_collate gives."""
     if not isinstance(layout, Container):
         return shown[layout]
-    children = [_batch_of(child, kinds, shown) for child in layout.children]
+    children = [_batch_of(child, shown) for child in layout.children]
     if layout.keys is not None:
         return layout.type(zip(layout.keys, children, strict=True))
     for place, child in enumerate(layout.children):
-        if not isinstance(child, Container) and kinds[child] in ("bytes", "str"):
-            children[place] = tuple(children[place])  # torch's default_collate: a list in a dict, a tuple in a sequence
+        if not isinstance(child, Container) and isinstance(children[place], list):
+            children[place] = tuple(children[place])  # as torch's: strings are a list in a dict, a tuple in a sequence
     return children if layout.type is list or layout.type is tuple else layout.type(*children)
 
 
@@ -181,7 +184,8 @@ def _collate_rows(batch: Sequence[Any], *, collate_fn_map: Any) -> Any:
 
 
 def _collate_lists(batch: Sequence[Any], *, collate_fn_map: Any) -> Any:
-    return _collate_marked(plan_ragged_lists, batch)
+    shown = _collate_marked(plan_ragged_lists, batch)
+    return tuple(shown) if isinstance(shown, list) and isinstance(batch, tuple) else shown
 
 
 def _collate_marked(plan: Any, batch: Sequence[Any]) -> Any:
