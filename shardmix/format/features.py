@@ -26,6 +26,7 @@ __all__ = [
     "Schema",
     "SchemaField",
     "VarLenFeature",
+    "check_features",
     "make_field",
     "needs_samples",
     "resolve_schema",
@@ -74,8 +75,8 @@ def needs_samples(features: Mapping[str, Any] | Sequence[str] | None, sequence_f
     """Whether resolving wants sample payloads: features=None, or a dict form ("byte", "float", "int", None) without a shape."""
     if features is None:
         return True
-    declared = [*_check_mapping("features", features).values()]
-    declared += _check_mapping("sequence_features", sequence_features or {}).values()
+    declared = [*check_features("features", features).values()]
+    declared += check_features("sequence_features", sequence_features or {}).values()
     return not all(isinstance(feature, Feature) for feature in declared)
 
 
@@ -95,8 +96,8 @@ def resolve_schema(
 
     Raises TypeError for what is no mapping, ValueError for what is no feature, a name in both, or what cannot be inferred.
     """
-    context = None if features is None else _check_mapping("features", features)
-    lists = None if sequence_features is None else _check_mapping("sequence_features", sequence_features)
+    context = None if features is None else check_features("features", features)
+    lists = None if sequence_features is None else check_features("sequence_features", sequence_features)
     is_sequence = lists is not None
     if needs_samples(features, sequence_features):
         seen = observe_samples(samples)
@@ -111,7 +112,7 @@ def resolve_schema(
     return Schema(tuple(fields), is_sequence)
 
 
-def _check_mapping(where: str, features: Any) -> dict[str, Any]:
+def check_features(where: str, features: Any) -> dict[str, Any]:
     """Declared features as a dict of name → Feature or dict form."""
     if isinstance(features, (list, tuple)):
         features = dict.fromkeys(features)

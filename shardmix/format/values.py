@@ -15,12 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 BytesLike = (bytes, bytearray, memoryview, str)
+_Integers = (int, np.integer, np.bool_)
+_Floats = (float, np.floating)
 
 
 def find_kind(value: Any) -> str | None:
     """The list kind that holds a value: "int64" (also for bools), "float" or "bytes"; None for an empty list, which has none."""
     if isinstance(value, BytesLike):
         return "bytes"
+    if isinstance(value, _Integers):
+        return "int64"
+    if isinstance(value, _Floats):
+        return "float"
     if isinstance(value, (list, tuple)):
         kinds = {kind for kind in map(find_kind, value) if kind is not None}
         if len(kinds) > 1 and "bytes" in kinds:
@@ -28,10 +34,12 @@ def find_kind(value: Any) -> str | None:
         return ("float" if len(kinds) > 1 else kinds.pop()) if kinds else None
     array = to_numpy(value)
     if array.dtype == object:
+        if array.ndim == 0:
+            raise ValueError(f"expected numbers, bytes or text, got {type(value).__name__}")
         return find_kind(array.ravel().tolist())
     kind = {"b": "int64", "i": "int64", "u": "int64", "f": "float", "S": "bytes", "U": "bytes"}.get(array.dtype.kind)
     if kind is None:
-        raise ValueError(f"expected integers, floats, bytes or text, got {array.dtype}")
+        raise ValueError(f"expected numbers, bytes or text, got {array.dtype}")
     return kind
 
 
