@@ -71,7 +71,7 @@ def write_corpus(folder: Path, setup: Setup) -> list[int]:
     with tqdm(total=setup.records, desc="writing the corpus", unit=" records") as bar:
         for shard, (first, stop) in enumerate(pairwise(bounds)):
             images = draw_images(labels[first:stop], setup.labels, rng)
-            with shardmix.ShardWriter(folder / f"train-{shard:05d}.tfrecord", num_shards=1) as writer:
+            with shardmix.ShardWriter(folder / f"train-{shard:02d}-{{}}.tfrecord", num_shards=1) as writer:
                 for image, label in zip(images, labels[first:stop], strict=True):
                     writer.write({"image": image.tobytes(), "label": int(label)})
             bar.update(int(stop - first))
@@ -206,8 +206,8 @@ def run(setup: Setup, folder: Path) -> tuple[list[Result], float]:
 
 
 def report(results: list[Result], classic: float, sizes: list[int], setup: Setup) -> None:
-    shards = f"{setup.shards} shards of {min(sizes):,} to {max(sizes):,} records, sorted by label"
-    print(f"\n{setup.records:,} records, {setup.labels} labels, {shards}; shuffle buffers of {setup.shuffle_buffer_size:,} in all")
+    shards = f"{setup.shards} shards of {min(sizes):,} to {max(sizes):,} records"
+    print(f"\n{setup.records:,} records, {setup.labels} labels, {shards}, sorted by label; buffers of {setup.shuffle_buffer_size:,} in all")
     print(f"\n{f'a batch of {setup.batch_size} holds, on average':34}   files   labels   workers    accuracy after one epoch")
     for r in results:
         print(f"{r.name:34}{r.files:8.1f}{r.labels:9.1f}{r.workers:10.1f}{r.accuracy:28.1%}")
