@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # what the table below does, for type checkers; a test holds 
     from .errors import SkipRecord as SkipRecord
     from .errors import StaleIndexError as StaleIndexError
     from .errors import StateMismatchError as StateMismatchError
+    from .format.encode import encode_example as encode_example
+    from .format.encode import encode_sequence_example as encode_sequence_example
     from .format.features import FixedLenFeature as FixedLenFeature
     from .format.features import RawFeature as RawFeature
     from .format.features import VarLenFeature as VarLenFeature
@@ -45,6 +47,8 @@ _HOMES = {
     "VarLenFeature": ".format.features",
     "RawFeature": ".format.features",
     "infer_features": ".format.infer",
+    "encode_example": ".format.encode",
+    "encode_sequence_example": ".format.encode",
     "ShardWriter": ".format.writer",
     "build_index": ".format.index",
     "read_records": ".format.reader",
