@@ -9,6 +9,7 @@ import gc
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -60,6 +61,18 @@ def order_model() -> Any:
     return order_model
 
 
+@pytest.fixture(scope="session")
+def run_script() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """run_script(path, cwd) runs a program as a user would, warnings being errors."""
+    quiet = ("-W", "error", "-W", "ignore:This DataLoader will create:UserWarning")  # as in pyproject.toml
+
+    def run(script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run([sys.executable, *quiet, script], cwd=cwd, env=environment, capture_output=True, text=True)
+
+    return run
+
+
 @pytest.fixture
 def make_corpus(tmp_path: Path) -> Callable[..., str]:
     """make_corpus([3, 0, 2]) writes shards of so many Examples and returns their pattern; feature `id` is shard * 1000 + record.
@@ -72,7 +85,7 @@ def make_corpus(tmp_path: Path) -> Callable[..., str]:
         folder = tmp_path / name
         folder.mkdir()
         for shard, count in enumerate(counts):
-            path = str(folder / f"{shard:05d}.tfrecord")
+            path = folder / f"{shard:05d}-{{}}.tfrecord"
             with ShardWriter(path, num_shards=1, compression_type=compression_type) as writer:
                 for record in range(count):
                     writer.write({"id": shard * 1000 + record})

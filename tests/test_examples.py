@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +18,12 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+def test_the_example_prints_what_it_says(path: Path, tmp_path: Path, run_script: Any) -> None:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     _, found, expected = docstring.partition("Prints\n\n")
     assert found, f"{path.name}: its docstring ends without saying what it prints"
-    result = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    result = run_script(path, tmp_path)
+    assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    assert result.returncode == 0
     assert result.stdout.rstrip() == textwrap.dedent(expected).rstrip()
     assert list(tmp_path.iterdir()) == []

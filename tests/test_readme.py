@@ -6,9 +6,8 @@ A block that cannot run where the tests run is fenced as something other than `p
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,13 +45,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_python_blocks_run(document: Path, workplace: Path) -> None:
+def test_the_python_blocks_run(document: Path, workplace: Path, run_script: Any) -> None:
     program = _program(document)
     if not program.strip():
         pytest.skip("no Python in it")
     script = workplace / f"{document.stem}.py"
     script.write_text(program, encoding="utf-8")
-    quiet = ["-W", "error", "-W", "ignore:This DataLoader will create:UserWarning"]
-    result = subprocess.run([sys.executable, *quiet, script], cwd=workplace, capture_output=True, text=True)
+    result = run_script(script, workplace)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
