@@ -206,8 +206,8 @@ def run(setup: Setup, folder: Path) -> tuple[list[Result], float]:
 
 
 def report(results: list[Result], classic: float, sizes: list[int], setup: Setup) -> None:
-    shards = f"{setup.shards} shards of {min(sizes):,} to {max(sizes):,} records"
-    print(f"\n{setup.records:,} records, {setup.labels} labels, {shards}, sorted by label; buffers of {setup.shuffle_buffer_size:,} in all")
+    print(f"\n{setup.records:,} records, sorted by label, in {setup.shards} shards of {min(sizes):,} to {max(sizes):,}")
+    print(f"{setup.labels} labels; shuffle buffers of {setup.shuffle_buffer_size:,} records, over all workers")
     print(f"\n{f'a batch of {setup.batch_size} holds, on average':34}   files   labels   workers    accuracy after one epoch")
     for r in results:
         print(f"{r.name:34}{r.files:8.1f}{r.labels:9.1f}{r.workers:10.1f}{r.accuracy:28.1%}")
