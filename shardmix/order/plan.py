@@ -146,6 +146,19 @@ class EpochPlan:
         """The lane's order from a position on. Raises ValueError where the lane has no such position."""
         return Departures(self.lane_size(lane), self._buffer, self._seed, self.epoch, lane, position)
 
+    def locate(self, lanes: IntArray, positions: IntArray) -> tuple[IntArray, IntArray]:
+        """(shard, record) of any rows, given by lane and position in it: for rows that no cursor stands at, such as pads.
+
+        Costs a seek for each lane named, and the rows between the first and the last of each.
+        """
+        shard, record = np.empty(len(lanes), dtype=np.int64), np.empty(len(lanes), dtype=np.int64)
+        for lane in np.unique(lanes).tolist():
+            asked = np.flatnonzero(lanes == lane)
+            first, last = int(positions[asked].min()), int(positions[asked].max())
+            arrivals = self.departures(lane, first).take(last + 1 - first)
+            shard[asked], record[asked] = self.addresses(lane, arrivals[positions[asked] - first])
+        return shard, record
+
     def _interleave(self, lane: int) -> Interleave:
         self._check_lane(lane)
         return self._turns[lane < self._longer_lanes]

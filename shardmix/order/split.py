@@ -4,7 +4,8 @@ Rule 1: record r of a shard is in a set of fraction f from offset u iff floor((r
     spread, to one record. u is hashed from (seed, level, shard).
 Rule 2: the sets, sorted by name, are taken one after another: the first takes its share of the records, the next its share of
     those that remain, numbered anew, and the last takes the rest. So they are disjoint, together everything, and the order in
-    which they are named does not matter.
+    which they are named does not matter. (Sets of three or more fractions, each by rule 1 from the shard's own numbers, cannot in
+    general be disjoint, whatever the offsets.)
 Rule 3: fractions and offsets are integers over 2**32, so nothing depends on how floats are rounded.
 Rule 4: both ways are closed formulas: nothing is listed, whatever the number of records.
 
