@@ -1,6 +1,7 @@
 """The C extension as its wrappers see it; csrc/module.c says what the arguments are."""
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from .records import Bytes, IntArray
 
@@ -11,4 +12,31 @@ def scan_frames(data: Bytes, remaining: int, verify: int, lengths: IntArray, /) 
 def check_frames(data: Bytes, start: IntArray, length: IntArray, verify: int, codes: IntArray, /) -> None: ...
 def copy_spans(
     source: Bytes, source_start: IntArray, length: IntArray, out: Bytes, out_start: IntArray, item_bytes: int, /
+) -> int: ...
+def count_values(
+    buffers: tuple[Bytes, ...],
+    buffer: IntArray,
+    start: IntArray,
+    length: IntArray,
+    names: bytes,
+    fields: IntArray,
+    is_sequence: bool,
+    places: NDArray[np.uint32],
+    counts: IntArray,
+    codes: IntArray,
+    /,
+) -> None: ...
+def decode_examples(
+    buffers: tuple[Bytes, ...],
+    buffer: IntArray,
+    start: IntArray,
+    length: IntArray,
+    names: bytes,
+    fields: IntArray,
+    is_sequence: bool,
+    places: NDArray[np.uint32],
+    counts: IntArray,
+    codes: IntArray,
+    outputs: tuple[NDArray[np.generic], ...],
+    /,
 ) -> int: ...

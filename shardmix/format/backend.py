@@ -66,8 +66,10 @@ else:
 
 @cache
 def _find_decoder() -> DecodeExamples:
-    from .example import decode_examples
-
+    if name == "c":
+        from .native_examples import decode_examples
+    else:
+        from .example import decode_examples
     return decode_examples
 
 

@@ -63,7 +63,7 @@ int64_t *hold_ints(held_buffers *held, PyObject *object, int writable, const cha
     }
     if (count)
         *count = numbers;
-    return view->buf;
+    return start_of(view);
 }
 
 void drop_buffers(held_buffers *held)

@@ -24,6 +24,12 @@ Py_buffer *hold_bytes(held_buffers *held, PyObject *object, int writable);
 int64_t *hold_ints(held_buffers *held, PyObject *object, int writable, const char *name, Py_ssize_t expected,
                    Py_ssize_t *count);
 
+/* Where a buffer begins; some of no bytes begin nowhere. */
+static inline void *start_of(const Py_buffer *view)
+{
+    return view->buf ? view->buf : (void *)view;
+}
+
 void drop_buffers(held_buffers *held);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "buffers.h"
 #include "crc32c.h"
+#include "decode_module.h"
 #include "frames.h"
 #include "spans.h"
 
@@ -146,6 +147,8 @@ static PyMethodDef functions[] = {
     {"check_frames", py_check_frames, METH_VARARGS, "check_frames(data, start, length, verify, codes)"},
     {"copy_spans", py_copy_spans, METH_VARARGS,
      "copy_spans(source, source_start, length, out, out_start, item_bytes) -> first bad span, or -1"},
+    {"count_values", py_count_values, METH_VARARGS, "Pass 1 of decoding; see csrc/decode_module.c"},
+    {"decode_examples", py_decode_examples, METH_VARARGS, "Pass 2 of decoding; see csrc/decode_module.c"},
     {NULL, NULL, 0, NULL},
 };
 

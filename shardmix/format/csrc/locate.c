@@ -1,0 +1,278 @@
+/* Pass 1: verify payloads, and find and count what the schema asks for.
+ *
+ * Rule 1: a payload is verified whole, the features that nobody asked for included: protobuf would refuse it whole.
+ * Rule 2: what is written in another way than the usual one makes the row odd, and so does what may be an error of the feature
+ * (another kind, another number of values, missing): the Python twin decides, and has the text.
+ * Rule 3: records resemble the one before. So the k-th key of a record is first compared with its k-th key, by the raw bytes; only
+ * where they differ is the name looked up, and its UTF-8 checked.
+ *
+ * The usual way: Example { features }, SequenceExample { context, feature_lists } once each; map entries of key and value in
+ * this order; each asked-for key once; one kind a Feature; numbers packed in one piece.
+ */
+
+#include <stdlib.h>
+
+#include "feature.h"
+#include "names.h"
+
+#define MAX_GUESSES 1024
+
+typedef struct {
+    const uint8_t *key; /* in the payload before; buffers are held for the whole call */
+    uint32_t bytes;
+    int field; /* of this name, or -1 */
+} guess;
+
+typedef struct {
+    guess *guesses;
+    int known; /* how many of them hold a key */
+    int next;  /* the one to compare next */
+} key_order;
+
+typedef struct {
+    const schema *wanted;
+    name_table names;
+    key_order context, lists;
+    int64_t *seen; /* [field]: the last row that has it */
+    int64_t count;
+    int64_t *counts;
+    /* of the row at hand: */
+    int64_t row;
+    const uint8_t *payload;
+    place *places;
+} locator;
+
+/* What a list holds. */
+typedef struct {
+    int64_t values;
+    int64_t bytes; /* of the values of a BytesList */
+} tally;
+
+/* Count the values of one kind, verifying them. -1: odd. */
+static int tally_list(const value_list *list, tally *sum)
+{
+    if (list->kind == KIND_INT64) {
+        int64_t values = count_varints(list->start, list->end);
+        sum->values += values;
+        return values < 0 ? -1 : 0;
+    }
+    if (list->kind == KIND_FLOAT) {
+        sum->values += (list->end - list->start) / 4;
+        return (list->end - list->start) % 4 ? -1 : 0;
+    }
+    for (const uint8_t *p = list->start; p != list->end;) {
+        uint32_t bytes;
+        p = read_value(p, list->end, &bytes);
+        if (!p)
+            return -1;
+        p += bytes;
+        sum->values++;
+        sum->bytes += bytes;
+    }
+    return 0;
+}
+
+/* Whether a list is what its field declares. */
+static int is_declared(const field *f, int kind, const tally *sum)
+{
+    if (kind != f->kind)
+        return 0;
+    if (f->raw_bytes != NOT_RAW)
+        return sum->values == 1 && sum->bytes == f->raw_bytes;
+    return f->num_values == ANY_NUMBER || sum->values == f->num_values;
+}
+
+static void put_counts(const locator *at, const field *f, int64_t steps, const tally *sum)
+{
+    int64_t *counts = at->counts + f->first_level * at->count + at->row;
+    if (f->in_lists) {
+        *counts = steps;
+        counts += at->count;
+    }
+    if (f->counts_values) {
+        *counts = sum->values;
+        counts += at->count;
+    }
+    if (f->kind == KIND_BYTES && f->raw_bytes == NOT_RAW)
+        *counts = sum->bytes;
+}
+
+static void put_place(const locator *at, int number, const uint8_t *start, const uint8_t *end)
+{
+    at->places[number].start = (uint32_t)(start - at->payload);
+    at->places[number].bytes = (uint32_t)(end - start);
+}
+
+/* A field that the record does not have: -1 where that may be an error. */
+static int put_missing(const locator *at, int number)
+{
+    static const tally nothing = {0, 0};
+    const field *f = &at->wanted->fields[number];
+
+    at->places[number].bytes = 0;
+    if (f->has_default && !f->in_lists) {
+        at->places[number].start = MISSING_START;
+        return 0;
+    }
+    at->places[number].start = 0;
+    put_counts(at, f, 0, &nothing);
+    return f->in_lists || (f->num_values == ANY_NUMBER && f->raw_bytes == NOT_RAW) ? 0 : -1;
+}
+
+/* The value of a map entry of the context. `number` is -1 where nobody asked for it. */
+static int locate_feature(locator *at, const uint8_t *p, const uint8_t *end, int number)
+{
+    value_list list;
+    tally sum = {0, 0};
+
+    if (read_feature(p, end, &list) < 0 || tally_list(&list, &sum) < 0)
+        return -1;
+    if (number < 0)
+        return 0;
+    if (list.kind == KIND_UNSET)
+        return put_missing(at, number);
+    const field *f = &at->wanted->fields[number];
+    if (!is_declared(f, list.kind, &sum))
+        return -1;
+    put_place(at, number, list.start, list.end);
+    put_counts(at, f, 0, &sum);
+    return 0;
+}
+
+/* The value of a map entry of the feature lists. */
+static int locate_steps(locator *at, const uint8_t *start, const uint8_t *end, int number)
+{
+    const field *f = number < 0 ? NULL : &at->wanted->fields[number];
+    tally all = {0, 0};
+    int64_t steps = 0;
+
+    for (const uint8_t *p = start; p != end; steps++) {
+        value_list list;
+        tally sum = {0, 0};
+        p = read_step(p, end, &list);
+        if (!p || tally_list(&list, &sum) < 0)
+            return -1;
+        int is_none = list.kind == KIND_UNSET && f && f->num_values == ANY_NUMBER && f->raw_bytes == NOT_RAW;
+        if (f && !is_none && !is_declared(f, list.kind, &sum))
+            return -1;
+        all.values += sum.values;
+        all.bytes += sum.bytes;
+    }
+    if (f) {
+        put_place(at, number, start, end);
+        put_counts(at, f, steps, &all);
+    }
+    return 0;
+}
+
+static int same_bytes(const uint8_t *a, const uint8_t *b, uint32_t n)
+{
+    if (n < 8)
+        return memcmp(a, b, n) == 0;
+    for (uint32_t i = 0; i + 8 < n; i += 8)
+        if (load_u64(a + i) != load_u64(b + i))
+            return 0;
+    return load_u64(a + n - 8) == load_u64(b + n - 8);
+}
+
+/* The field of a key, or -1 where nobody asked for it; -2 when the key is no UTF-8. */
+static int find_field(const locator *at, key_order *order, const uint8_t *key, uint32_t bytes, int in_lists)
+{
+    guess *g = order->next < MAX_GUESSES ? &order->guesses[order->next++] : NULL;
+    int is_known = g && order->next <= order->known;
+
+    if (is_known && g->bytes == bytes && same_bytes(g->key, key, bytes)) {
+        g->key = key;
+        return g->field;
+    }
+    int found = find_name(&at->names, key, bytes);
+    if (found < 0 && !is_utf8(key, key + bytes))
+        return -2;
+    if (found >= 0 && at->wanted->fields[found].in_lists != in_lists)
+        found = -1;
+    if (g) {
+        g->key = key;
+        g->bytes = bytes;
+        g->field = found;
+        if (!is_known)
+            order->known = order->next;
+    }
+    return found;
+}
+
+/* A map of features, or of feature lists. */
+static int locate_map(locator *at, const uint8_t *p, const uint8_t *end, int in_lists)
+{
+    key_order *order = in_lists ? &at->lists : &at->context;
+    order->next = 0;
+    while (p != end) {
+        uint32_t bytes;
+        p = read_field(p, end, TAG_1, &bytes);
+        if (!p)
+            return -1;
+        const uint8_t *entry_end = p + bytes;
+        const uint8_t *key = read_field(p, entry_end, TAG_1, &bytes);
+        if (!key)
+            return -1;
+        int number = find_field(at, order, key, bytes, in_lists);
+        const uint8_t *value = read_field(key + bytes, entry_end, TAG_2, &bytes);
+        if (number < -1 || !value || value + bytes != entry_end)
+            return -1;
+        if (number >= 0) {
+            if (at->seen[number] == at->row)
+                return -1;
+            at->seen[number] = at->row;
+        }
+        if ((in_lists ? locate_steps : locate_feature)(at, value, entry_end, number) < 0)
+            return -1;
+        p = entry_end;
+    }
+    return 0;
+}
+
+static int locate_row(locator *at, const payload *source)
+{
+    const uint8_t *p = source->data, *end = p + source->bytes;
+    int seen = 0;
+
+    while (p != end) {
+        uint32_t bytes;
+        int part = *p == TAG_1 ? 1 : *p == TAG_2 && at->wanted->is_sequence ? 2 : 0;
+        p = read_length(p + 1, end, &bytes);
+        if (!p || !part || seen & part || locate_map(at, p, p + bytes, part == 2) < 0)
+            return -1;
+        seen |= part;
+        p += bytes;
+    }
+    for (int number = 0; number < at->wanted->num_fields; number++)
+        if (at->seen[number] != at->row && put_missing(at, number) < 0)
+            return -1;
+    return 0;
+}
+
+int locate_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *counts,
+                  int64_t *codes)
+{
+    locator at = {.wanted = wanted, .count = count, .counts = counts};
+    int status = -1;
+
+    at.context.guesses = malloc(MAX_GUESSES * sizeof(guess));
+    at.lists.guesses = malloc(MAX_GUESSES * sizeof(guess));
+    at.seen = malloc(((size_t)wanted->num_fields + 1) * sizeof(int64_t));
+    if (at.context.guesses && at.lists.guesses && at.seen && build_names(&at.names, wanted) == 0) {
+        for (int number = 0; number < wanted->num_fields; number++)
+            at.seen[number] = -1;
+        for (at.row = 0; at.row < count; at.row++) {
+            at.payload = payloads[at.row].data;
+            at.places = places + at.row * wanted->num_fields;
+            int is_odd = payloads[at.row].bytes > MAX_PAYLOAD || locate_row(&at, &payloads[at.row]) < 0;
+            codes[at.row] = is_odd ? ROW_ODD : ROW_USUAL;
+        }
+        status = 0;
+        drop_names(&at.names);
+    }
+    free(at.context.guesses);
+    free(at.lists.guesses);
+    free(at.seen);
+    return status;
+}
