@@ -3,7 +3,7 @@
     find_shards("corpus/train-*.tfrecord")              a glob, ** included
     find_shards("corpus/train-{00000..00127}.tfrecord") braces: a range, or alternatives
     find_shards("corpus/train@128")                     train-00000-of-00128 … train-00127-of-00128
-    find_shards("corpus")                               a folder: its visible files with .tfrecord, .tfrecords or .tfrec in the name
+    find_shards("corpus")                               a folder: its visible files with .tfrecord or .tfrec in their names
     find_shards(["corpus/a.tfrecord", Path("b")])       a list of those
     find_shards("s3://bucket/corpus/*.tfrecord")        anything of fsspec
 

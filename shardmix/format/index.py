@@ -1,69 +1,165 @@
 """The index of a corpus: record counts and lengths, so that the order is known before the first payload byte is read.
 
-Per shard: name, size, mtime (or etag), compression, count, record lengths, every 1024th offset, gzip member starts. One hidden file
-per corpus, memory-mapped, written atomically under a lock, beside the data, or in the user's cache directory when that is read-only
-or index="cache". One process per node scans, others wait.
+    index = open_index("corpus/train-*.tfrecord")
+    index.counts, index.lengths(shard, first, stop), index.offset(shard, record)
+
+Per shard: name, size, mtime (or etag), compression, count, record lengths, every 1024th offset, gzip member starts. One hidden
+file a corpus, memory-mapped, written atomically under a lock; beside the data, or in the user's cache directory when that folder is
+read-only or index="cache". Changed shards alone are scanned again.
+
+    index_view.py    Index, what the rest of the package holds       index_file.py    the bytes of the file
+    index_table.py   what it knows, as columns                       index_store.py   where the file lives, and the lock
+    index_scan.py    shards scanned in parallel                      index_build.py   old knowledge and scans, put together
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shlex
 from concurrent.futures import Executor
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .corpus import Corpus, ShardsLike
+from .corpus import Corpus, ShardsLike, find_shards
+from .index_build import Wanted, build_columns, read_whole, write_columns
+from .index_scan import ProgressLike, logger
+from .index_store import IndexHome, find_homes, home_beside, lock_index
+from .index_table import make_columns, make_entry, tag_number
+from .index_view import Index, make_index
 from .records import IntArray
+from .scan import check_on_corrupt
+from .storage import resolve_compression, stat_shard
 
-
-class Index:
-    """Counts and places of the records of a corpus. Pickles small: workers map the file again. A `records.Places`."""
-
-    corpus: Corpus
-    counts: IntArray  # (shards,) records a shard
-    compressed: NDArray[np.bool_]  # (shards,) gzip or zlib
-
-    def path(self, shard: int) -> str:
-        """The path or URL of a shard."""
-        raise NotImplementedError
-
-    def offset(self, shard: int, record: int) -> int:
-        """The byte at which the record's frame begins (in the inflated bytes)."""
-        raise NotImplementedError
-
-    def compression(self, shard: int) -> str:
-        """"none", "gzip" or "zlib"."""
-        raise NotImplementedError
-
-    def entries(self, shard: int) -> tuple[tuple[int, int], ...]:
-        """(compressed offset, inflated offset) where gzip members begin."""
-        raise NotImplementedError
-
-    def lengths(self, shard: int, first: int, stop: int) -> IntArray:
-        """Payload lengths of the records first … stop-1."""
-        raise NotImplementedError
-
-    def check(self, shard: int) -> None:
-        """Raise StaleIndexError when the file on disk is no longer the one that was indexed (size, mtime)."""
-        raise NotImplementedError
+__all__ = ["Index", "build_index", "make_index", "open_index", "write_index"]
 
 
 def open_index(
     shards: ShardsLike | Corpus,
     *,
-    compression_type: str = "auto",
+    compression_type: str | None = "auto",
     on_corrupt: str = "raise",
-    index: str = "auto",
-    cache_dir: str | None = None,
+    index: str | os.PathLike[str] = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
-    progress: bool | Callable[[int, int], None] | None = None,
+    progress: ProgressLike = None,
 ) -> Index:
-    """The index of a corpus: read when it is there and describes the shards, else built (only what changed is scanned)."""
-    raise NotImplementedError
+    """The index of a corpus: read when it is there and describes the shards, else built (only what changed is scanned).
+
+    Takes what `build_index` takes. Shards behind URLs are not scanned here: FileNotFoundError gives the command that does it.
+    """
+    wanted, homes = _look(shards, compression_type, on_corrupt, index, cache_dir)
+    found = _read_any(homes, wanted)
+    if found is None and wanted.corpus.is_remote:
+        raise FileNotFoundError(_describe_remote(shards, wanted.corpus, index, cache_dir))
+    return _tell_damages(found or _build(homes, wanted, executor, progress))
 
 
-def make_index(counts: IntArray, lengths: list[IntArray] | int, paths: Corpus | None = None) -> Index:
-    """An index of given numbers with no data behind it: for tests and benchmarks of the order. `lengths` may be one number for
-    every record, held compactly."""
-    raise NotImplementedError
+def build_index(
+    shards: ShardsLike | Corpus,
+    *,
+    compression_type: str | None = "auto",
+    on_corrupt: str = "raise",
+    index: str | os.PathLike[str] = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: ProgressLike = None,
+) -> Index:
+    """Index a corpus, local or remote; what an index knows already, and is unchanged, is not scanned again.
+
+        index = build_index("corpus/train-*.tfrecord")
+        index.counts.sum()
+
+    on_corrupt: "raise" stops at damaged framing, "skip" indexes the intact records before it and logs what is cut off.
+    index: where it is kept. "auto": in a hidden file beside the data, or in the user's cache directory when that folder is
+        read-only. "cache": there in any case. "memory": nothing is read or written. Else the path of a file, name.shardmix.
+    cache_dir: use this directory, and nothing beside the data.
+    executor: any concurrent.futures.Executor; None is a pool of threads, one a CPU.
+    progress: progress(shards done, shards to scan); True, False or None (a bar on a terminal, after two seconds).
+
+    Raises CorruptShardError, StaleIndexError for a shard that changes meanwhile, FileNotFoundError, OSError, ValueError.
+    """
+    wanted, homes = _look(shards, compression_type, on_corrupt, index, cache_dir)
+    return _tell_damages(_read_any(homes, wanted) or _build(homes, wanted, executor, progress))
+
+
+def write_index(
+    paths: list[str] | tuple[str, ...],
+    lengths: list[IntArray],
+    *,
+    compression: str = "none",
+    entries: list[tuple[tuple[int, int], ...]] | None = None,
+) -> None:
+    """Leave the index of shards that were just written beside them, from the payload lengths of each, so that nobody scans them.
+
+    entries: per shard (compressed offset, inflated offset) where gzip members begin.
+    """
+    written = {os.path.abspath(path): place for place, path in enumerate(paths)}
+    corpus = Corpus.of_paths(written)
+    home = home_beside(corpus)
+    if home is None:
+        return
+    rows = []
+    for path in corpus:
+        size, tag = stat_shard(path)
+        place = written[path]
+        rows.append(make_entry(size, tag_number(tag), compression, lengths[place], entries[place] if entries else ()))
+    with lock_index(home.path):
+        write_columns([home], make_columns(corpus.names, corpus.ends, rows))
+
+
+def _look(
+    shards: ShardsLike | Corpus,
+    compression_type: str | None,
+    on_corrupt: str,
+    index: str | os.PathLike[str],
+    cache_dir: str | os.PathLike[str] | None,
+) -> tuple[Wanted, list[IndexHome]]:
+    """What is asked for, and where an index of it may live."""
+    check_on_corrupt(on_corrupt)
+    compression = resolve_compression(compression_type)
+    corpus = find_shards(shards)
+    homes = find_homes(corpus, index, cache_dir)
+    return Wanted.of(corpus, compression, on_corrupt), homes
+
+
+def _read_any(homes: list[IndexHome], wanted: Wanted) -> Index | None:
+    files = (read_whole(home, wanted) for home in homes)
+    file = next((file for file in files if file is not None), None)
+    return None if file is None else Index(wanted.corpus.prefix, file)
+
+
+def _build(homes: list[IndexHome], wanted: Wanted, executor: Executor | None, progress: ProgressLike) -> Index:
+    """Build under the lock, unless another process did while this one waited for it."""
+    if not homes:
+        return Index(wanted.corpus.prefix, build_columns([], wanted, executor=executor, progress=progress))
+    with lock_index(homes[0].path):
+        found = _read_any(homes, wanted)
+        if found is not None:
+            return found
+        columns = build_columns(homes, wanted, executor=executor, progress=progress)
+        home = write_columns(homes, columns)
+        if home is None:
+            logger.warning(
+                "index %s: neither this nor %s can be written; it is kept in memory and built again by every run: give cache_dir",
+                homes[0].path,
+                homes[-1].path,
+            )
+        file = None if home is None else read_whole(home, wanted)
+        return Index(wanted.corpus.prefix, columns if file is None else file)
+
+
+def _tell_damages(index: Index) -> Index:
+    for damage in index.damages:
+        logger.warning("%s; this and what follows in the shard is left out (on_corrupt='skip')", damage)
+    return index
+
+
+def _describe_remote(
+    shards: ShardsLike | Corpus, corpus: Corpus, index: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None
+) -> str:
+    given = [shards] if isinstance(shards, str | os.PathLike) else list(shards)
+    words = [os.fspath(item) for item in given[:3]]
+    if index not in ("auto", "cache", "memory"):
+        words += ["--out", os.fspath(index)]
+    return (
+        f"{corpus.parent}: no index describes its {len(corpus)} shards as they are now, and to scan them is to read them whole; "
+        f"do it once: shardmix index {shlex.join(words)}{' …' if len(given) > 3 else ''}"
+    )
