@@ -19,6 +19,10 @@ from ..format.columns import ColumnSpec
 class RaggedRow(np.ndarray[Any, Any]):
     """An array whose first dimension varies from sample to sample."""
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What numpy makes of a result: marked while it has a dimension, an ordinary number when it has none."""
+        return array.view(RaggedRow) if array.ndim else array[()]
+
 
 class RaggedList(list[Any]):
     """Any number of bytes, of arrays, or of lists of bytes; `spec` describes the column of such values (a list may be empty)."""

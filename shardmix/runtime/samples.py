@@ -178,8 +178,6 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def _collate_rows(batch: Sequence[Any], *, collate_fn_map: Any) -> Any:
-    if not batch[0].ndim:  # one number, reduced from a row
-        return torch_collate([np.asarray(value) for value in batch], collate_fn_map=collate_fn_map)
     return _collate_marked(plan_ragged_rows, batch)
 
 
