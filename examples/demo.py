@@ -153,7 +153,7 @@ def train(name: str, loader: DataLoader[Any], setup: Setup) -> Result:
             bar.update(len(batch["label"]))
             if len(batch["label"]) == setup.batch_size:
                 held.append([len(set(values.tolist())) for values in (file_of(batch), batch["label"], worker_of(batch))])
-    files, labels, workers = np.mean(held, axis=0)
+    files, labels, workers = np.mean(held, axis=0).tolist()
     return Result(name, files, labels, workers, measure_accuracy(model, setup))
 
 
