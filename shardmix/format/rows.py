@@ -41,7 +41,7 @@ def column_values(column: Column) -> list[Any]:
     if not column.lengths:
         return [item.copy() for item in values] if spec.item_shape else list(values)
     ends = np.cumsum(column.lengths[-1]).tolist()
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][: len(ends)]
     if spec.is_bytes:
         data = values.tobytes()
         items: list[Any] = [data[a:b] for a, b in zip(starts, ends, strict=True)]
