@@ -62,7 +62,7 @@ def _build_wheel(sdist: Path, folder: Path, build_c: str) -> Path:
 def _make_environment(folder: Path) -> Path:
     """A new environment that sees what is installed here, except this project: a .pth file brings in no further .pth files."""
     venv.create(folder, with_pip=False)
-    (packages,) = folder.glob("lib*/python*/site-packages")
+    (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
     return folder / "bin" / "python"
 
