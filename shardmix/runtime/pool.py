@@ -98,7 +98,7 @@ def _concatenate(values: Sequence[Any], place: str) -> Any:
     if isinstance(first, (list, tuple)):
         return _concatenate_sequences(values, place)
     raise TypeError(
-        f"pool_batches: {place}: a {type(first).__name__} cannot be concatenated; "
+        f"pool_batches: {place}: values of type {type(first).__name__} cannot be concatenated; "
         "expected tensors, arrays, Ragged, lists of str or bytes; for others give pool_batches(loader, concatenate=...)"
     )
 
