@@ -1,0 +1,138 @@
+"""Check the arguments of a data set: what is wrong is said when it is built, with what was got and expected."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from .ranks import check_world
+
+LEAST_LANES = 16
+LANES_PER_RANK = 8
+SEED_LIMIT = 1 << 63
+
+Check = Callable[[str, Any], Any]
+
+
+def integer(least: int, limit: int | None = None) -> Check:
+    """An int from `least` up to `limit` - 1; numpy's integers become ints."""
+    expected = f"an int of at least {least}" if limit is None else f"an int from {least} to {limit - 1}"
+
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{name} is {value!r}, expected {expected}")
+        number = int(value.__index__())
+        if number < least or (limit is not None and number >= limit):
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+        return number
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """None, or what `check` lets pass."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def one_of(*choices: str) -> Check:
+    """One of some words."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, choices))}")
+        return str(value)
+
+    return check
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, nothing that merely counts as such."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, expected True or False")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    """Something to call."""
+    if not callable(value):
+        raise TypeError(f"{name} is {value!r}, expected a function of one sample, or None")
+    return value
+
+
+CHECKS: dict[str, Check] = {
+    "transform": optional(function),
+    "shuffle": flag,
+    "seed": integer(0, SEED_LIMIT),
+    "shuffle_buffer_size": integer(0),
+    "cycle_length": integer(1),
+    "block_length": integer(1),
+    "lanes": optional(integer(1)),
+    "verify": one_of("full", "length", "off"),
+    "on_corrupt": one_of("raise", "skip"),
+    "max_corrupt": optional(integer(0)),
+    "on_hole": one_of("shrink", "fill"),
+    "cache_bytes": optional(integer(0)),
+    "rank": optional(integer(0)),
+    "world_size": optional(integer(1)),
+    "with_source": flag,
+}
+
+
+def check_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that CHECKS names, each checked, and those that depend on each other together.
+
+    Raises TypeError, ValueError.
+    """
+    checked = {name: check(name, values[name]) for name, check in CHECKS.items()}
+    rank, world_size, lanes = checked["rank"], checked["world_size"], checked["lanes"]
+    if rank is not None or world_size is not None:
+        check_world(rank, world_size, "arguments")
+        lanes = choose_lanes(lanes, world_size)
+    if checked["shuffle"]:
+        check_buffer(checked["shuffle_buffer_size"], lanes or LEAST_LANES)
+    if checked["max_corrupt"] is not None and checked["on_corrupt"] == "raise":
+        raise ValueError(f"max_corrupt is {checked['max_corrupt']} with on_corrupt='raise'; it is for on_corrupt='skip'")
+    return checked
+
+
+def choose_lanes(lanes: int | None, world_size: int) -> int:
+    """The lanes of a run on so many ranks. None: the smallest multiple of world_size that is at least max(16, 8 · world_size).
+
+    >>> choose_lanes(None, 1), choose_lanes(None, 3), choose_lanes(32, 4)
+    (16, 24, 32)
+
+    Raises ValueError where the ranks cannot have equal shares of the lanes.
+    """
+    if lanes is None:
+        least = max(LEAST_LANES, LANES_PER_RANK * world_size)
+        return -(-least // world_size) * world_size
+    if lanes % world_size:
+        below, above = lanes // world_size * world_size, -(-lanes // world_size) * world_size
+        nearest = above if not below or above - lanes <= lanes - below else below
+        raise ValueError(
+            f"lanes is {lanes}, which {world_size} ranks cannot share equally; the nearest that they can is lanes={nearest}"
+        )
+    return lanes
+
+
+def check_buffer(shuffle_buffer_size: int, lanes: int) -> None:
+    """A shuffle buffer holds at least one record for each lane, or none at all. Raises ValueError."""
+    if 0 < shuffle_buffer_size < lanes:
+        raise ValueError(
+            f"shuffle_buffer_size is {shuffle_buffer_size} in all, less than one record for each of the {lanes} lanes; "
+            f"use at least {lanes}, or 0 for no buffer"
+        )
+
+
+def check_picklable(name: str, value: Any) -> None:
+    """On the way to a worker: say what to do about a value that cannot go there. Raises pickle.PicklingError."""
+    try:
+        ForkingPickler.dumps(value)
+    except Exception as error:
+        raise pickle.PicklingError(
+            f"{name} {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}); define it as a "
+            "function at the top of a module, not as a lambda or inside another function, or pass "
+            'multiprocessing_context="fork" to the loader'
+        ) from error

@@ -1,0 +1,109 @@
+"""One pass in a plain DataLoader, or over the data set itself: samples, one by one.
+
+Rule 1: a worker hosts its share of the rank's lanes, dealt in turn; workers beyond the lanes have none. So nothing is lost or
+repeated for any number of workers.
+Rule 2: the order is that of the epoch's rows, those of other workers left out.
+Rule 3: rows are read and decoded in chunks, small at first; a damaged record is raised, or skipped, when its turn comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import CorruptShardError
+from ..format.records import IntArray
+from ..order.schedule import BatchRows
+from .buffers import BufferPool
+from .fetch import Fetched, RowReader
+from .ranks import World
+from .reads import RecordReader
+from .rows import DEFAULT_CACHE_BYTES, Opened, drop_holes
+from .source_rows import Source, attach_source
+
+if TYPE_CHECKING:
+    from .dataset import ShardDataset
+
+CHUNK_BYTES = 1 << 20
+MAX_CHUNK_ROWS = 4096
+
+_logger = logging.getLogger("shardmix")
+
+
+class Host(NamedTuple):
+    """Whose lanes a pass is over."""
+
+    world: World
+    worker: int
+    num_workers: int
+
+    def lanes(self, num_lanes: int) -> IntArray:
+        """The lanes that are hosted here: of lane l the rank is l mod world_size, the worker l div world_size mod num_workers."""
+        return np.arange(self.world.rank, num_lanes, self.world.world_size)[self.worker :: self.num_workers]
+
+
+def iterate_samples(dataset: ShardDataset, opened: Opened, host: Host, epoch: int) -> Iterator[Any]:
+    """The samples of one pass. Raises what reading and parsing raise, in the place of the sample."""
+    limit = DEFAULT_CACHE_BYTES if dataset.cache_bytes is None else dataset.cache_bytes
+    reader = RowReader(RecordReader(opened.index, opened.shares, dataset.verify, BufferPool(limit)), opened.plan)
+    parser = dataset._make_parser(opened)
+    skips = SkipBudget(dataset.on_corrupt, dataset.max_corrupt)
+    try:
+        for rows, fetched in _fetch_chunks(reader, opened, host, epoch):
+            block, kept = drop_holes(fetched)
+            damages = sorted(fetched.damages.items(), reverse=True)
+            for row, sample in parser.iter_samples(block, epoch):
+                at = int(kept[row])
+                while damages and damages[-1][0] < at:
+                    skips.pass_over(damages.pop()[1])
+                if dataset.with_source:
+                    address = (int(block.shard[row]), int(block.record[row]), int(rows.lane[at]))
+                    sample = attach_source(sample, Source._make((epoch, *address, host.worker, False, False)))
+                yield sample
+            while damages:
+                skips.pass_over(damages.pop()[1])
+    finally:
+        reader.close()
+
+
+def _fetch_chunks(reader: RowReader, opened: Opened, host: Host, epoch: int) -> Iterator[tuple[BatchRows, Fetched]]:
+    """The rows of the hosted lanes in the order of the epoch, some places of every lane at a time."""
+    num_lanes = opened.plan.lanes
+    lanes = host.lanes(num_lanes)
+    position, places = 0, 1
+    while len(lanes) and position * num_lanes + int(lanes[0]) < opened.num_rows:
+        row = (np.arange(position, position + places)[:, None] * num_lanes + lanes).ravel()
+        row = row[row < opened.num_rows]
+        bounds = np.array([0, len(row)])
+        rows = BatchRows(row, row % num_lanes, row // num_lanes, np.zeros(len(row), np.bool_), bounds)
+        fetched = reader.fetch(epoch, rows)
+        yield rows, fetched
+        position += places
+        if 2 * len(row) <= MAX_CHUNK_ROWS and 2 * int(fetched.block.length.sum()) <= CHUNK_BYTES:
+            places *= 2
+
+
+class SkipBudget:
+    """What to do with a damaged record: raise it, or pass over it, log it once, and count it."""
+
+    def __init__(self, on_corrupt: str, max_corrupt: int | None) -> None:
+        self._raises = on_corrupt == "raise"
+        self._limit = max_corrupt
+        self._seen: set[int] = set()
+        self.num_damages = 0
+
+    def pass_over(self, damage: CorruptShardError) -> None:
+        """Skip one record of a damage. Raises it when damage is not to be skipped, or there is too much of it."""
+        if self._raises:
+            raise damage
+        if id(damage) in self._seen:
+            return
+        self._seen.add(id(damage))
+        self.num_damages += 1
+        if self._limit is not None and self.num_damages > self._limit:
+            damage.add_note(f"shardmix: this is damage number {self.num_damages} of the pass, max_corrupt={self._limit}")
+            raise damage
+        _logger.warning("skipped: %s", damage)
