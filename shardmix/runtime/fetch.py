@@ -86,7 +86,7 @@ class LaneReader:
         read = self._reader.read(self._tracks, slot[by_track], shard[by_track], number[by_track])
         place = np.empty_like(by_track)
         place[by_track] = np.arange(len(by_track))
-        self._held.add(arrivals, read, shard, place)
+        self._held.add(arrivals, read, place)
 
 
 class RowReader:
@@ -167,7 +167,7 @@ class RowReader:
             read = self._reader.read([track], np.zeros(1, np.int64), shard, number)
         finally:
             track.close()
-        table = np.stack([np.zeros(1, np.int64), read.start, read.length, shard, read.record])
+        table = np.stack([np.zeros(1, np.int64), read.start, read.length, read.shard, read.record])
         return Released([read.buffer], table, read.damages)
 
 

@@ -64,7 +64,7 @@ class HeldRecords:
         """Bytes of the buffers behind the held records."""
         return sum(block.buffer.size for block in self._blocks.values())
 
-    def add(self, arrivals: IntArray, read: RecordsRead, shard: IntArray, order: IntArray) -> None:
+    def add(self, arrivals: IntArray, read: RecordsRead, order: IntArray) -> None:
         """Hold what was read. arrivals: (rows,) ascending, later than all held. order: (rows,) the place of each in the read."""
         if not len(arrivals):
             return
@@ -76,7 +76,7 @@ class HeldRecords:
         number = self._next_block
         self._next_block += 1
         self._table[BLOCK, at] = number
-        for field, values in ((START, read.start), (LENGTH, read.length), (SHARD, shard), (RECORD, read.record)):
+        for field, values in ((START, read.start), (LENGTH, read.length), (SHARD, read.shard), (RECORD, read.record)):
             self._table[field, at] = values[order]
         if read.damages:
             place = np.empty_like(order)

@@ -43,6 +43,7 @@ class RecordsRead(NamedTuple):
     buffer: Bytes
     start: IntArray  # (rows,) where the payload begins in the buffer
     length: IntArray  # (rows,) bytes of the payload
+    shard: IntArray  # (rows,)
     record: IntArray  # (rows,) number in the shard
     damages: dict[int, CorruptShardError]  # row → what is wrong with it; rows of one damage share it
 
@@ -104,23 +105,21 @@ class RecordReader:
         place = starts_of(run_bytes)
         buffer = self.pool.take(int(run_bytes.sum()))
         start = np.repeat(place - offset[first], np.diff(first, append=len(end))) + offset + HEADER_BYTES
-        read = RecordsRead(buffer, start, length, record, {})
+        read = RecordsRead(buffer, start, length, shard, record, {})
         runs = zip(slot[first].tolist(), shard[first].tolist(), first.tolist(), place.tolist(), run_bytes.tolist(), strict=True)
         for track, run_shard, row, at, size in runs:
             file = tracks[track].open(run_shard)
             got, text = file.read_sound(int(offset[row]), buffer[at : at + size])
             if got < size:
-                self._note_short_run(read, shard, offset, row, at + got, at + size, text)
-        self._judge(read, shard, offset)
+                self._note_short_run(read, offset, row, at + got, at + size, text)
+        self._judge(read, offset)
         return read
 
-    def _note_short_run(
-        self, read: RecordsRead, shard: IntArray, offset: IntArray, row: int, got: int, end: int, text: str | None
-    ) -> None:
+    def _note_short_run(self, read: RecordsRead, offset: IntArray, row: int, got: int, end: int, text: str | None) -> None:
         """The run that begins with `row` gave bytes up to `got` of the buffer, not to `end`: the rest of its records are lost."""
         frame_end = read.start + read.length + FRAME_BYTES - HEADER_BYTES
         lost = np.flatnonzero((np.arange(len(frame_end)) >= row) & (frame_end > got) & (frame_end <= end)).tolist()
-        path = self.index.path(int(shard[row]))
+        path = self.index.path(int(read.shard[row]))
         record, at = int(read.record[lost[0]]), int(offset[lost[0]])
         if text is None:
             raise StaleIndexError(
@@ -152,7 +151,7 @@ class RecordReader:
         joined = (np.diff(slot) == 0) & (np.diff(shard) == 0) & (np.diff(number) == 1) & (gap >= 0) & (gap <= MAX_GAP_BYTES)
         return np.concatenate(([0], np.flatnonzero(~joined) + 1))
 
-    def _judge(self, read: RecordsRead, shard: IntArray, offset: IntArray) -> None:
+    def _judge(self, read: RecordsRead, offset: IntArray) -> None:
         """Check every frame of the buffer; damages are added to those of the read."""
         codes = backend.check_frames(read.buffer, read.start, read.length, verify=self.verify)
         for row in np.flatnonzero(codes).tolist():
@@ -161,7 +160,7 @@ class RecordReader:
             damage, length = Damage(int(codes[row])), int(read.length[row])
             begin = int(read.start[row]) - HEADER_BYTES
             frame = read.buffer.data[begin : begin + length + FRAME_BYTES]
-            path, record, at = self.index.path(int(shard[row])), int(read.record[row]), int(offset[row])
+            path, record, at = self.index.path(int(read.shard[row])), int(read.record[row]), int(offset[row])
             if damage == Damage.LENGTH_DIFFERS:
                 text = describe_damage(damage, frame, len(frame), length)
                 raise StaleIndexError(text, path=path, record=record, offset=at)
