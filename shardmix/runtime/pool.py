@@ -56,8 +56,9 @@ class PooledBatches:
 def pool_batches(loader: DataLoader[Any], *, concatenate: Callable[[list[Any]], Any] | None = None) -> PooledBatches:
     """Concatenate each num_workers consecutive batches of an existing DataLoader, so that a batch holds all live workers.
 
-    >>> loader = DataLoader(dataset, batch_size=8, num_workers=4)     # a batch is 8 rows of one worker
-    >>> for batch in shardmix.pool_batches(loader): ...               # a batch is 8 rows of each of four workers
+    >>> loader = DataLoader(range(8), batch_size=2, num_workers=2)  # a batch is two items of one worker
+    >>> [batch.tolist() for batch in shardmix.pool_batches(loader)]  # a batch is two items of each worker
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
 
     Give the loader batch_size // num_workers. Batches may be any nesting of dicts, lists, tuples and named tuples of tensors,
     numpy arrays, Ragged, and lists of str or bytes; for batches of another kind give `concatenate`, called with a list of
