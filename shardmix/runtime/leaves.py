@@ -109,11 +109,11 @@ def _plan_tensors(values: Sequence[torch.Tensor], name: str) -> Leaf:
     dtype, shape = only(set(map(attrgetter("dtype"), values))), tuple(only(set(map(attrgetter("shape"), values))))
     if dtype is torch.bfloat16:  # numpy has no such dtype; its bits travel
         spec = ColumnSpec(name, "uint16", shape, 0, False)
-        return Leaf("bfloat16", spec, len(values), (), lambda out: torch.stack(values, out=_as_bfloat16(out)))
+        return Leaf("bfloat16", spec, len(values), (), lambda out: torch.stack(list(values), out=_as_bfloat16(out)))
     if dtype not in _TORCH_NUMBERS:
         raise NotUniformError
     dtype = np.dtype(_TORCH_NUMBERS[dtype])
-    return _dense("tensor", name, dtype, shape, len(values), lambda out: torch.stack(values, out=torch.from_numpy(out)))
+    return _dense("tensor", name, dtype, shape, len(values), lambda out: torch.stack(list(values), out=torch.from_numpy(out)))
 
 
 def _plan_bytes(values: Sequence[bytes], name: str) -> Leaf:
@@ -219,7 +219,7 @@ def _reduce_tensor(value: torch.Tensor) -> Any:
     """The items of a tensor alone, where torch pickles the whole storage that it is a view of."""
     if _is_plain(value) and value.dtype in _TORCH_NUMBERS:
         return torch.from_numpy, (value.resolve_conj().resolve_neg().numpy(),)
-    return value.__reduce_ex__(5)
+    return value.__reduce_ex__(5)  # type: ignore[no-untyped-call]
 
 
 def _bounds(lengths: IntArray) -> Iterator[tuple[int, int]]:
