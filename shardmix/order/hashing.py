@@ -23,6 +23,8 @@ KEYS = 2  # seed, epoch, lane, arrival: the keys of the shuffle buffer
 SMALL_BATCH = 3  # seed, epoch, round, residue, place: the lanes of a round, where a global batch is smaller than the lanes
 SPLIT = 4  # seed, level, shard: the offset from which a set takes its share of a shard
 SAMPLE = 5  # seed, epoch, shard, record: the seed of a random transform
+WORKERS = 6  # seed, epoch: the seed of the generators of worker processes
+SAMPLER = 7  # initial seed, loader, epoch: the seed of a shuffling sampler
 
 MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15

@@ -1,0 +1,174 @@
+"""How a pass begins: for each kind of data set the workers, the feed, and what runs between them.
+
+    shards     a ShardDataset: planned batches (feeds.py), the user's schedule over lanes, or a stream where in_order=False
+    map        a map-style dataset: rounds of the sampler's batches (rounds.py), or picked from worker queues (pulled.py)
+    iterable   any other iterable: picked from worker queues
+
+Rule: everything that a pass needs is fixed here, in the main process; the mixer's thread then holds no loader.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count as count_up
+from typing import Any, NamedTuple
+
+from ..order.schedule import Schedule
+from .assemble import Assembler
+from .dataset import Opened
+from .feeds import Delivery, MapFeed, PlannedSteps, ShardFeed, Steps
+from .link import Counts, Link
+from .passes import InlineMixer, Mixer, ThreadMixer
+from .pulled import MapSupply, PulledFeed, StreamSupply, Supply, UserSchedule
+from .ranks import World
+from .requests import StreamWork
+from .rounds import rounds_of_batch_sampler, rounds_of_sampler
+from .scheduled import ScheduledSteps
+from .source import Answers, MapAnswers, ShardAnswers, StreamAnswers
+from .workers import Workers
+
+Feed = ShardFeed | MapFeed | PulledFeed
+Deliveries = Generator[Delivery, None, None]
+
+
+class Start(NamedTuple):
+    """Where a pass begins, and how many epochs it has (None: endless)."""
+
+    epoch: int
+    first_row: int  # of a ShardDataset's epoch
+    skip: int  # batches of a map-style epoch that were delivered before
+    repeat: int | None
+
+    def epochs(self) -> Iterator[int]:
+        """The numbers of the epochs."""
+        return iter(range(self.epoch, self.epoch + self.repeat)) if self.repeat is not None else count_up(self.epoch)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a pass of any kind needs; nothing in it leads back to the loader."""
+
+    start: Start
+    workers: Workers
+    assembler: Assembler
+    counts: Counts
+    batch_size: int
+    drop_last: bool
+    in_order: bool
+    schedule: UserSchedule | None
+    max_corrupt: int | None
+    seed: Callable[[int], int]  # epoch → seed of the workers' generators
+
+    @property
+    def num_workers(self) -> int:
+        """Who answers: the workers, or with none of them this process."""
+        return max(1, self.workers.num_workers)
+
+    def link(self) -> Link:
+        """A new talk with the workers."""
+        workers = self.workers
+        return Link(
+            workers.next_generation(),
+            workers.num_slabs,
+            workers.views,
+            self.counts,
+            workers_choose=not self.in_order,
+            max_damages=self.max_corrupt,
+        )
+
+
+def number_of_workers(wanted: int, lanes: int, world_size: int) -> int:
+    """At most one worker for each lane of the rank."""
+    most = lanes // world_size
+    if wanted > most:
+        warnings.warn(
+            f"num_workers={wanted}: a rank has {lanes} lanes / {world_size} ranks = {most}; {most} workers are started. "
+            f"For more, set lanes={wanted * world_size} (that changes the order)",
+            stacklevel=5,
+        )
+    return min(wanted, most)
+
+
+def answers_of(dataset: Any, opened: Opened | None, is_map: bool) -> Answers:
+    """Who answers for a data set in its workers."""
+    if opened is not None:
+        return ShardAnswers(dataset, opened)
+    return MapAnswers(dataset) if is_map else StreamAnswers(dataset)
+
+
+def begin(deliveries: Deliveries, workers: Workers) -> Mixer:
+    """Start mixing: in a thread of its own, or without workers in the user's."""
+    if workers.num_workers == 0:
+        return InlineMixer(deliveries, workers.release)
+    return ThreadMixer(deliveries, workers.release, workers.hurry)
+
+
+def deliver_shards(run: Run, world: World, schedule: Schedule) -> Deliveries:
+    """Batches of a ShardDataset, all epochs of the pass in one flow."""
+    if not run.in_order:
+        yield from deliver_pulled(run, lambda epoch: StreamSupply(StreamWork(0, epoch, world.rank, schedule)))
+        return
+
+    def epochs() -> Iterator[tuple[int, Steps]]:
+        for epoch in run.start.epochs():
+            planned = schedule if epoch == run.start.epoch else replace(schedule, first_row=0)
+            if run.schedule is None:
+                yield epoch, PlannedSteps(planned, epoch, world.rank)
+            else:
+                yield epoch, ScheduledSteps(run.schedule, planned, epoch, world.rank, run.num_workers)
+
+    link = run.link()
+    yield from run_feed(run, link, ShardFeed(link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size))
+
+
+def deliver_map(run: Run, batches: Iterable[list[Any]], is_whole: bool) -> Deliveries:
+    """Batches of a map-style dataset; `is_whole`: they are of a user's batch_sampler."""
+    if run.schedule is not None or not run.in_order:
+        yield from deliver_pulled(run, lambda epoch: MapSupply(iter(batches), run.num_workers))
+        return
+    cut = rounds_of_batch_sampler if is_whole else rounds_of_sampler
+    rounds = (
+        batch_round
+        for epoch in run.start.epochs()
+        for batch_round in cut(batches, run.num_workers, epoch, run.start.skip if epoch == run.start.epoch else 0)
+    )
+    link = run.link()
+    yield from run_feed(run, link, MapFeed(link, run.assembler, run.counts, rounds, run.num_workers))
+
+
+def deliver_iterable(run: Run) -> Deliveries:
+    """Batches of an iterable dataset: nothing is known of it before it ends."""
+    return deliver_pulled(run, lambda epoch: StreamSupply(StreamWork(0, epoch)))
+
+
+def deliver_pulled(run: Run, supply: Callable[[int], Supply]) -> Deliveries:
+    """Batches picked from worker queues, one talk with the workers an epoch: how long it is shows only at its end."""
+    for epoch in run.start.epochs():
+        link = run.link()
+        feed = PulledFeed(
+            link,
+            run.assembler,
+            run.counts,
+            supply(epoch),
+            num_workers=run.num_workers,
+            batch_size=run.batch_size,
+            drop_last=run.drop_last,
+            epoch=epoch,
+            schedule=run.schedule,
+            in_order=run.in_order,
+        )
+        yield from run_feed(run, link, feed, epoch)
+
+
+def run_feed(run: Run, link: Link, feed: Feed, epoch: int | None = None) -> Deliveries:
+    """Let the workers answer the feed's requests, and the feed make batches of the answers."""
+    seed = run.seed(run.start.epoch if epoch is None else epoch)
+    replies = run.workers.answers_to(feed.requests(), seed, link.describe_outstanding)
+    link.replies = replies
+    try:
+        yield from feed.batches()
+    finally:
+        replies.close()
+        link.replies = iter(())

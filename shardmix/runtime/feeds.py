@@ -1,0 +1,202 @@
+"""Planned feeds: what to ask of which worker, and how batches are put together, both known before the first answer comes.
+
+A feed has two sides that one thread drives. `requests()` is what torch's sampler draws from, ahead of the answers; `batches()`
+reads the answers and yields the batches in order. Between them stands a queue of what was asked for.
+
+    ShardFeed   rows of a ShardDataset: each worker's part of k consecutive batches
+    MapFeed     items of a map-style dataset: rounds of as many batches as there are workers, dealt out and mixed
+
+Rule: how many batches a chunk spans decides nothing about their rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..format.columns import IntArray
+from ..order.schedule import BatchRows, Schedule
+from .assemble import Assembler, Part
+from .link import Counts, Link
+from .requests import ChunkSize, MapWork, Request, ShardWork, Work
+from .source import workers_of_lanes
+
+
+class Delivery(NamedTuple):
+    """One batch, and where the run stands once the user has it."""
+
+    batch: Any
+    epoch: int
+    step: int  # of this batch in its epoch
+
+
+class Steps(Protocol):
+    """The steps of one epoch of one rank: the schedule of the order, or a user's own."""
+
+    def rows(self, first_step: int, num_steps: int) -> BatchRows:
+        """Rows of some steps; fewer batches than asked for mean that the epoch ends with them."""
+        ...
+
+    def work(self, worker: int, first_step: int, num_steps: int) -> Work:
+        """What to ask of a worker for these steps."""
+        ...
+
+
+class PlannedSteps:
+    """Steps that follow from arithmetic: a worker finds its rows by itself."""
+
+    def __init__(self, schedule: Schedule, epoch: int, rank: int) -> None:
+        self.schedule, self.epoch, self.rank = schedule, epoch, rank
+        self._num_batches = schedule.num_batches(rank)
+
+    def rows(self, first_step: int, num_steps: int) -> BatchRows:
+        num_steps = max(0, min(num_steps, self._num_batches - first_step))
+        return self.schedule.batch_rows(self.rank, self.epoch, first_step, num_steps)
+
+    def work(self, worker: int, first_step: int, num_steps: int) -> Work:
+        return ShardWork(self.epoch, self.rank, self.schedule, first_step, num_steps)
+
+
+class _Asked(NamedTuple):
+    epoch: int
+    first_step: int
+    rows: BatchRows
+
+
+class ShardFeed:
+    """Batches of a ShardDataset. `epochs` gives (epoch, its steps) for each epoch of the pass."""
+
+    def __init__(
+        self,
+        link: Link,
+        assembler: Assembler,
+        counts: Counts,
+        epochs: Iterator[tuple[int, Steps]],
+        num_workers: int,
+        world_size: int,
+    ) -> None:
+        self._link, self._assembler, self._counts, self._epochs = link, assembler, counts, epochs
+        self._num_workers, self._world_size = num_workers, world_size
+        self._size = ChunkSize()
+        self._asked: deque[_Asked] = deque()
+
+    def requests(self) -> Iterator[Request]:
+        """Every worker is asked for its part of the next batches, in turn."""
+        for epoch, steps in self._epochs:
+            step = 0
+            while True:
+                rows = steps.rows(step, self._size.num_batches)
+                num_steps = len(rows.bounds) - 1
+                if num_steps == 0:
+                    break
+                self._asked.append(_Asked(epoch, step, rows))
+                for worker in range(self._num_workers):
+                    yield self._link.request(worker, steps.work(worker, step, num_steps))
+                step += num_steps
+
+    def batches(self) -> Iterator[Delivery]:
+        """The batches, in order."""
+        while (received := self._link.receive()) is not None:
+            chunks = [received.chunk]
+            asked = self._asked.popleft()
+            num_steps = len(asked.rows.bounds) - 1
+            self._size.learn(received.reply, num_steps)
+            for _ in range(1, self._num_workers):
+                received = self._link.receive()
+                if received is None:
+                    raise RuntimeError("the workers ended in the middle of a batch")
+                self._size.learn(received.reply, num_steps)
+                chunks.append(received.chunk)
+            yield from self._put_together(asked, chunks)
+
+    def _put_together(self, asked: _Asked, chunks: Sequence[Any]) -> Iterator[Delivery]:
+        rows = asked.rows
+        worker_of_row = workers_of_lanes(rows.lane, self._world_size, self._num_workers)
+        delivered: list[IntArray] = []
+        is_there = np.zeros(len(rows.row), np.bool_)
+        for worker, chunk in enumerate(chunks):
+            delivered.append(np.flatnonzero(worker_of_row == worker)[chunk.kept])
+            is_there[delivered[worker]] = True
+        before = np.concatenate(([0], np.cumsum(is_there)))  # rows that are there before each row
+        cuts = [np.searchsorted(numbers, rows.bounds).tolist() for numbers in delivered]
+        places = [before[numbers] for numbers in delivered]
+        due, bases = np.diff(rows.bounds).tolist(), before[rows.bounds].tolist()
+        pads = np.add.reduceat(np.append(rows.is_pad, False), rows.bounds[:-1]).tolist() if rows.is_pad.any() else [0] * len(due)
+        for j, base in enumerate(bases[:-1]):
+            parts = []
+            for worker, chunk in enumerate(chunks):
+                first, stop = cuts[worker][j], cuts[worker][j + 1]
+                parts.append(Part(chunk, worker, first, stop, places[worker][first:stop] - base))
+            num_rows, step = bases[j + 1] - base, asked.first_step + j
+            batch = self._assembler.assemble(parts, due[j] - num_rows, asked.epoch, step)
+            self._counts.rows += num_rows
+            self._counts.holes += due[j] - num_rows
+            self._counts.pads += pads[j]
+            yield Delivery(batch, asked.epoch, step)
+
+
+class Round(NamedTuple):
+    """Batches that are loaded together: one list of indices a worker, mixed and cut into batches of `sizes` rows."""
+
+    lists: list[list[Any]]
+    sizes: list[int]
+    epoch: int
+    first_step: int
+    skip: int  # batches at its beginning that were delivered before the run was resumed
+
+
+class MapFeed:
+    """Batches of a map-style dataset. `rounds` gives the rounds of all epochs of the pass."""
+
+    def __init__(
+        self, link: Link, assembler: Assembler, counts: Counts, rounds: Iterator[Round], num_workers: int
+    ) -> None:
+        self._link, self._assembler, self._counts, self._rounds = link, assembler, counts, rounds
+        self._num_workers = num_workers
+        self._asked: deque[Round] = deque()
+
+    def requests(self) -> Iterator[Request]:
+        """Each worker is asked for its list of the round, in turn; one that has none for nothing."""
+        for batch_round in self._rounds:
+            self._asked.append(batch_round)
+            for worker in range(self._num_workers):
+                indices = batch_round.lists[worker] if worker < len(batch_round.lists) else []
+                yield self._link.request(worker, MapWork(indices))
+
+    def batches(self) -> Iterator[Delivery]:
+        """The batches, in order."""
+        while (received := self._link.receive()) is not None:
+            chunks = [received.chunk]
+            for _ in range(1, self._num_workers):
+                received = self._link.receive()
+                if received is None:
+                    raise RuntimeError("the workers ended in the middle of a round")
+                chunks.append(received.chunk)
+            yield from self._mix(self._asked.popleft(), chunks)
+
+    def _mix(self, batch_round: Round, chunks: Sequence[Any]) -> Iterator[Delivery]:
+        """The round's items, taken in turn from each worker, cut into batches."""
+        counts = [len(indices) for indices in batch_round.lists]
+        worker_of_item = np.repeat(np.arange(len(counts)), counts)
+        item = np.concatenate([np.arange(count) for count in counts])
+        in_turn = np.lexsort((worker_of_item, item))
+        place = np.empty(len(in_turn), np.int64)
+        place[in_turn] = np.arange(len(in_turn))
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        end = 0
+        for j, size in enumerate(batch_round.sizes):
+            begin, end = end, end + size
+            if j < batch_round.skip:
+                continue
+            parts = []
+            for worker in range(len(counts)):
+                places = place[starts[worker] : starts[worker + 1]]
+                first, stop = np.searchsorted(places, (begin, end)).tolist()
+                parts.append(Part(chunks[worker], worker, first, stop, places[first:stop] - begin))
+            step = batch_round.first_step + j
+            batch = self._assembler.assemble(parts, 0, batch_round.epoch, step)
+            self._counts.rows += size
+            yield Delivery(batch, batch_round.epoch, step)

@@ -1,0 +1,149 @@
+"""A pass over the data: the mixer works ahead in a thread, the user takes batches.
+
+Rule 1: the thread knows nothing of the iterator that the user holds, so that dropping it ends the pass.
+Rule 2: the thread stays at most AHEAD batches ahead of the user. What was mixed and not taken was not delivered.
+Rule 3: an exception ends the pass where its batch was due; StopIteration stays.
+
+num_workers=0 has no thread: each batch is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, Protocol, Self
+
+from .feeds import Delivery
+
+AHEAD = 2  # batches
+
+Deliveries = Generator[Delivery, None, None]
+
+
+class _End(NamedTuple):
+    """What the thread says last: the pass ended, or failed."""
+
+    error: BaseException | None
+
+
+class Mixer(Protocol):
+    """Makes the deliveries of one pass."""
+
+    def get(self) -> Delivery | None:
+        """The next delivery; None at the end. Raises what was met on the way."""
+        ...
+
+    def close(self) -> None:
+        """End the pass and give back what it uses. Closing twice is allowed."""
+        ...
+
+
+class InlineMixer:
+    """Mixes in the thread of the user."""
+
+    def __init__(self, deliveries: Deliveries, release: Callable[[], None]) -> None:
+        self._deliveries, self._release = deliveries, release
+        self._is_closed = False
+
+    def get(self) -> Delivery | None:
+        return next(self._deliveries, None)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._deliveries.close()
+            self._release()
+
+
+class ThreadMixer:
+    """Mixes in a thread, which alone touches the deliveries and what they stand on.
+
+    `hurry` tells the workers that nobody waits for their answers any more; `release` gives them back.
+    """
+
+    def __init__(self, deliveries: Deliveries, release: Callable[[], None], hurry: Callable[[], None]) -> None:
+        self._deliveries, self._release, self._hurry = deliveries, release, hurry
+        self._made: queue.SimpleQueue[Delivery | _End] = queue.SimpleQueue()
+        self._room = threading.Semaphore(AHEAD)
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="shardmix-mixer", daemon=True)
+        self._thread.start()
+
+    def get(self) -> Delivery | None:
+        item = self._made.get()
+        if isinstance(item, _End):
+            if item.error is not None:
+                raise item.error
+            return None
+        self._room.release()
+        return item
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._thread.is_alive():
+            self._hurry()
+        self._room.release()
+        if self._thread is not threading.current_thread():  # garbage may be collected anywhere
+            self._thread.join()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            try:
+                while self._step():
+                    pass
+            finally:
+                self._deliveries.close()
+                self._release()
+        except BaseException as caught:  # it is the user's thread that must see it
+            error = caught
+        self._made.put(_End(error))
+
+    def _step(self) -> bool:
+        """Make one batch as soon as there is room for it; False at the end."""
+        self._room.acquire()
+        delivery = None if self._is_closed else next(self._deliveries, None)
+        if delivery is None:
+            return False
+        self._made.put(delivery)
+        return True
+
+
+class MixIterator:
+    """What `iter(loader)` gives. The pass begins with the first batch asked for, and ends with the iterator."""
+
+    def __init__(self, begin: Callable[[], Mixer], deliver: Callable[[Delivery], None], length: Callable[[], int]) -> None:
+        self._begin, self._deliver, self._length = begin, deliver, length
+        self._mixer: Mixer | None = None
+        self._is_ended = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def __next__(self) -> Any:
+        if self._is_ended:
+            raise StopIteration
+        try:
+            if self._mixer is None:
+                self._mixer = self._begin()
+                self._finalizer = weakref.finalize(self, self._mixer.close)
+            delivery = self._mixer.get()
+        except BaseException:
+            self.close()
+            raise
+        if delivery is None:
+            self.close()
+            raise StopIteration
+        self._deliver(delivery)
+        return delivery.batch
+
+    def close(self) -> None:
+        """End the pass now: workers that are not persistent end, memory comes back. Closing twice is allowed."""
+        self._is_ended = True
+        if self._mixer is not None:
+            self._finalizer()

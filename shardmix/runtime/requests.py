@@ -1,0 +1,111 @@
+"""What the main process asks of its workers, and what comes back.
+
+Rule 1: requests are the only control channel. Epoch, seek, resume and flow control travel with the work: no shared
+epoch, no queue of ours, no lock.
+Rule 2: every worker is asked in turn, so torch's round robin is the order in which the main process needs the answers.
+Rule 3: how many batches a chunk spans changes when bytes cross, never what is in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch.utils.data import Sampler
+
+from ..format.columns import IntArray
+from ..order.schedule import Schedule
+from .handoff import Packed
+from .problem import Problem
+
+CHUNK_BYTES = 2 << 20  # a chunk of 1 to 4 MiB crosses at a few hundred ns a kB; see docs/performance.md
+CHUNK_SECONDS = 0.05  # slow user code: no chunk keeps the main process waiting much longer than this
+MAX_BATCHES = 64
+
+
+class ShardWork(NamedTuple):
+    """Rows of a ShardDataset: the worker's part of some consecutive batches."""
+
+    epoch: int
+    rank: int
+    schedule: Schedule
+    first_step: int
+    num_steps: int
+    # under a user's `schedule`: of the worker's rows, lane and place in it; else None, they follow from the steps
+    lanes: IntArray | None = None
+    positions: IntArray | None = None
+
+
+class MapWork(NamedTuple):
+    """Items of a map-style dataset."""
+
+    indices: Sequence[Any]
+
+
+class StreamWork(NamedTuple):
+    """The next rows of whatever the worker streams: an iterable dataset, or the lanes of a ShardDataset in no fixed order."""
+
+    num_rows: int
+    epoch: int = 0
+    rank: int = 0
+    schedule: Schedule | None = None  # of a ShardDataset
+
+
+Work = ShardWork | MapWork | StreamWork
+
+
+class Request(NamedTuple):
+    """One request to one worker."""
+
+    generation: int  # number of the pass; a worker answers requests of an earlier one without work
+    slab: int  # -1: torch has not chosen the worker yet (in_order=False), so the worker counts its own
+    known_bytes: int  # of that slab, as the main process knows it; 0: not at all
+    work: Work | None  # None: it is not this worker's turn to give rows
+
+
+class Reply(NamedTuple):
+    """The answer to one request."""
+
+    generation: int
+    worker: int
+    slab: int
+    packed: Packed | None  # None: nothing to hand over
+    num_rows: int
+    num_bytes: int
+    seconds: float  # that the worker spent on it
+    ended: bool  # a stream has no more rows
+    is_stale: bool  # the pass had been given up
+    problem: Problem | BaseException | None
+    damages: tuple[Exception, ...]
+
+
+class RequestSampler(Sampler[Request]):
+    """The sampler of the private DataLoader: hands out the requests of the pass at hand."""
+
+    def __init__(self) -> None:
+        self.requests: Iterator[Request] = iter(())
+
+    def __len__(self) -> int:
+        return 1 << 60
+
+    def __iter__(self) -> Iterator[Request]:
+        # torch calls iter() more than once before a pass; nothing is taken from the requests by that
+        return self
+
+    def __next__(self) -> Request:
+        return next(self.requests)
+
+
+class ChunkSize:
+    """How many batches a chunk spans: one at first, then what fits in CHUNK_BYTES and CHUNK_SECONDS, by the answers so far."""
+
+    def __init__(self, limit: int = MAX_BATCHES) -> None:
+        self._limit = limit
+        self.num_batches = 1
+
+    def learn(self, reply: Reply, num_batches: int) -> None:
+        """Take in how large, and how slow, a chunk of `num_batches` batches was."""
+        batch_bytes = max(1, reply.num_bytes // num_batches)
+        batch_seconds = max(1e-9, reply.seconds / num_batches)
+        wanted = min(CHUNK_BYTES // batch_bytes, int(CHUNK_SECONDS / batch_seconds), self._limit)
+        self.num_batches = max(1, min(wanted, 4 * self.num_batches))

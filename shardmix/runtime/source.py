@@ -1,0 +1,233 @@
+"""Who answers: the map-style source that lives in the workers of the private DataLoader.
+
+Rule 1: one request, one reply; an exception is a reply as well.
+Rule 2: a worker holds its cursor (open files, held records, a user's iterator), never a decision: what to do comes with
+the request.
+Rule 3: a request of an earlier pass is answered at once, without work.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch.utils.data._utils.worker as torch_worker
+from torch.utils.data import Dataset, get_worker_info
+
+from ..format.columns import Allocate, Column, IntArray
+from ..order.schedule import BatchRows
+from .dataset import Opened, RowSource, ShardDataset
+from .handoff import Chunk, PrivateBytes, SharedBytes, SlabWriter
+from .problem import describe_problem
+from .requests import MapWork, Reply, Request, ShardWork, StreamWork, Work
+from .samples import Structure, pack_samples
+
+NO_SOURCE: IntArray = np.empty((0, 4), np.int64)
+
+
+class Answer(NamedTuple):
+    """What a source of one kind gives for one piece of work."""
+
+    structure: Structure
+    columns: Sequence[Column]
+    kept: IntArray
+    source: IntArray = NO_SOURCE
+    ended: bool = False
+    damages: tuple[Exception, ...] = ()
+
+
+class Answers(Protocol):
+    """The rows of one kind of data set, in one worker."""
+
+    def begin(self) -> None:
+        """Another pass begins: cursors of the one before are void."""
+        ...
+
+    def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
+        """The rows that the work names, packed into memory from `allocate`."""
+        ...
+
+
+def workers_of_lanes(lanes: IntArray, world_size: int, num_workers: int) -> IntArray:
+    """The worker of its rank that hosts each lane: a rank's lanes, l div world_size, are dealt to its workers in turn."""
+    workers: IntArray = lanes // world_size % num_workers
+    return workers
+
+
+class ShardAnswers:
+    """Rows of a ShardDataset, from the lanes that the worker hosts."""
+
+    def __init__(self, dataset: ShardDataset, opened: Opened) -> None:
+        self._dataset, self._opened = dataset, opened
+        self._rows: RowSource | None = None
+        self._next_step = 0
+
+    def begin(self) -> None:
+        self._next_step = 0
+
+    def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
+        ended = False
+        if isinstance(work, StreamWork):
+            work, ended = self._next_work(work, num_workers)
+        if not isinstance(work, ShardWork):
+            raise TypeError(f"a ShardDataset answers no {type(work).__name__}")
+        if self._rows is None:
+            self._rows = RowSource(self._dataset, self._opened)
+        rows = rows_of_worker(work, worker, num_workers)
+        filled = self._rows.fill(work.epoch, rows, allocate)
+        source = NO_SOURCE
+        if self._dataset.with_source:
+            kept = filled.kept
+            source = np.stack((filled.shard, filled.record, rows.lane[kept], rows.is_pad[kept]), axis=1, dtype=np.int64)
+        return Answer(filled.structure, filled.columns, filled.kept, source, ended, filled.damages)
+
+    def _next_work(self, work: StreamWork, num_workers: int) -> tuple[ShardWork, bool]:
+        """The steps after those that this worker gave last, about `num_rows` rows of them."""
+        if work.schedule is None:
+            raise TypeError("a stream of shards needs its schedule")
+        schedule, first = work.schedule, self._next_step
+        num_steps = max(1, work.num_rows * num_workers // schedule.batch_size)
+        last = schedule.num_batches(work.rank)
+        self._next_step = min(last, first + num_steps)
+        return ShardWork(work.epoch, work.rank, schedule, first, self._next_step - first), self._next_step == last
+
+
+def rows_of_worker(work: ShardWork, worker: int, num_workers: int) -> BatchRows:
+    """The worker's part of the rows that the work names."""
+    if work.lanes is not None and work.positions is not None:
+        count = len(work.lanes)
+        return BatchRows(
+            np.arange(count), work.lanes, work.positions, np.zeros(count, np.bool_), np.array([0, count], np.int64)
+        )
+    rows = work.schedule.batch_rows(work.rank, work.epoch, work.first_step, work.num_steps)
+    mine = np.flatnonzero(workers_of_lanes(rows.lane, work.schedule.world_size, num_workers) == worker)
+    return BatchRows(
+        rows.row[mine], rows.lane[mine], rows.position[mine], rows.is_pad[mine], np.searchsorted(mine, rows.bounds)
+    )
+
+
+class MapAnswers:
+    """Items of a map-style dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def begin(self) -> None:
+        """An item depends on nothing before it."""
+
+    def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
+        if not isinstance(work, MapWork):
+            raise TypeError(f"a map-style dataset answers no {type(work).__name__}")
+        return answer_of_samples(self._load(work.indices), allocate)
+
+    def _load(self, indices: Sequence[Any]) -> list[Any]:
+        load_many = getattr(self._dataset, "__getitems__", None)
+        if load_many is not None:
+            return list(load_many(indices))
+        samples = []
+        for index in indices:
+            try:
+                samples.append(self._dataset[index])
+            except Exception as error:
+                error.add_note(f"shardmix: raised by {type(self._dataset).__name__}[{index!r}]")
+                raise
+        return samples
+
+
+class StreamAnswers:
+    """Rows of an iterable dataset, one iterator a pass."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._iterator: Iterator[Any] | None = None
+
+    def begin(self) -> None:
+        self._iterator = None
+
+    def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
+        if not isinstance(work, StreamWork):
+            raise TypeError(f"an iterable dataset answers no {type(work).__name__}")
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+        samples = list(islice(self._iterator, work.num_rows))
+        return answer_of_samples(samples, allocate)._replace(ended=len(samples) < work.num_rows)
+
+
+def answer_of_samples(samples: list[Any], allocate: Allocate) -> Answer:
+    """Samples of a user's dataset, packed."""
+    structure, columns = pack_samples(samples, allocate)
+    return Answer(structure, columns, np.arange(len(samples)))
+
+
+class ChunkSource(Dataset[Reply]):
+    """The dataset of the private DataLoader: `source[request]` is the reply."""
+
+    def __init__(self, answers: Answers, num_slabs: int, generation: SharedBytes | PrivateBytes) -> None:
+        self._answers = answers
+        self._num_slabs = num_slabs
+        self._generation = generation  # 8 bytes: the number of the pass at hand, written by the main process
+        self._is_shared = isinstance(generation, SharedBytes)
+        self._seen_generation = -1
+        self._num_counted = 0
+        self._slabs: dict[int, SlabWriter] = {}
+        self._structure: Structure | None = None
+        self._structure_bytes = b""
+
+    def __len__(self) -> int:
+        return 1 << 60
+
+    def __getitem__(self, request: Request) -> Reply:
+        info = get_worker_info()
+        worker, num_workers = (info.id, info.num_workers) if info else (0, 1)
+        is_stale = bool(self._generation.array.view(np.int64)[0] > request.generation)
+        empty = Reply(request.generation, worker, request.slab, None, 0, 0, 0.0, False, is_stale, None, ())
+        if request.work is None or is_stale:
+            return empty
+        started = time.perf_counter()
+        try:
+            reply = self._reply(request, request.work, worker, num_workers)
+        except Exception as error:
+            return empty._replace(problem=describe_problem(error, worker) if info else error)
+        return reply._replace(seconds=time.perf_counter() - started)
+
+    def _reply(self, request: Request, work: Work, worker: int, num_workers: int) -> Reply:
+        if request.generation != self._seen_generation:
+            self._seen_generation, self._num_counted = request.generation, 0
+            self._answers.begin()
+        slab = request.slab if request.slab >= 0 else self._num_counted % self._num_slabs
+        self._num_counted += 1
+        writer = self._slabs.get(slab)
+        if writer is None:
+            writer = self._slabs[slab] = SlabWriter(SharedBytes if self._is_shared else PrivateBytes)
+        writer.begin()
+        given = self._answers.answer(work, worker, num_workers, writer.allocate)
+        if self._structure is None or given.structure != self._structure:
+            self._structure, self._structure_bytes = given.structure, pickle.dumps(given.structure)
+        chunk = Chunk(given.structure, given.columns, given.kept, given.source)
+        packed = writer.finish(chunk, self._structure_bytes)
+        if packed.slab_bytes == request.known_bytes:
+            packed = packed._replace(address=None)
+        num_bytes = writer.num_bytes
+        return Reply(
+            request.generation, worker, slab, packed, chunk.num_rows, num_bytes, 0.0, given.ended, False, None, given.damages
+        )
+
+
+class WorkerInit:
+    """The worker_init_fn of the private DataLoader: shows the user's dataset in get_worker_info(), then calls the user's."""
+
+    def __init__(self, dataset: Any, user_init: Callable[[int], None] | None) -> None:
+        self._dataset, self._user_init = dataset, user_init
+
+    def __call__(self, worker: int) -> None:
+        info = torch_worker._worker_info
+        if info is not None:
+            torch_worker._worker_info = torch_worker.WorkerInfo(
+                id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=self._dataset
+            )
+        if self._user_init is not None:
+            self._user_init(worker)
