@@ -123,7 +123,7 @@ class InflatedShard:
         data, end = self._input, self._input_end
         member = end - len(data)
         if self.compression == "zlib":
-            self._break = f"{self.size_on_disk - member} bytes behind the end of the zlib stream (compressed byte {member})"
+            self._break_off(f"{self.size_on_disk - member} bytes follow its end at compressed byte {member}")
             return
         self._begin(member, self._start)
         self._input, self._input_end = data, end

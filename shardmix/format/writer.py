@@ -75,7 +75,7 @@ class ShardWriter:
         self._outputs: list[ShardOutput] = []
         self._is_open = True
         self._buffer_bytes = min(_MAX_BUFFER_BYTES, max(_MIN_BUFFER_BYTES, _BUFFERS_BYTES // (num_shards or 1)))
-        os.makedirs(self._names.folder, exist_ok=True)
+        os.makedirs(self._names.folder or ".", exist_ok=True)
         with self._aborting():
             for _ in range(num_shards or 1):
                 self._add_output()
@@ -170,11 +170,8 @@ class ShardWriter:
 
     def _write_index(self) -> None:
         """Leave the index beside the shards, so that no reader has to scan them."""
-        from . import index
+        from .index import write_index
 
-        write_index = getattr(index, "write_index", None)  # the seam: index.py does not have it yet
-        if write_index is None:
-            return
         lengths = [np.array(output.lengths, np.int64) for output in self._outputs]
         entries = () if self._compression == "none" else ((0, 0),)
         write_index(self.paths, lengths, compression=self._compression, entries=[entries] * len(self.paths))
