@@ -4,8 +4,8 @@
     index.counts, index.lengths(shard, first, stop), index.offset(shard, record)
 
 Per shard: name, size, mtime (or etag), compression, count, record lengths, every 1024th offset, gzip member starts. One hidden
-file a corpus, memory-mapped, written atomically under a lock; beside the data, or in the user's cache directory when that folder is
-read-only or index="cache". Changed shards alone are scanned again.
+file a corpus, memory-mapped, written atomically under a lock; beside the data, or in the user's cache directory when that folder
+is read-only or index="cache". Changed shards alone are scanned again.
 
     index_view.py    Index, what the rest of the package holds       index_file.py    the bytes of the file
     index_table.py   what it knows, as columns                       index_store.py   where the file lives, and the lock
@@ -90,6 +90,8 @@ def write_index(
     """Leave the index of shards that were just written beside them, from the payload lengths of each, so that nobody scans them.
 
     entries: per shard (compressed offset, inflated offset) where gzip members begin.
+
+    A failure (a full disk) is logged and no more: the shards are whole, and their first reader scans them.
     """
     written = {os.path.abspath(path): place for place, path in enumerate(paths)}
     corpus = Corpus.of_paths(written)
@@ -101,8 +103,11 @@ def write_index(
         size, tag = stat_shard(path)
         place = written[path]
         rows.append(make_entry(size, tag_number(tag), compression, lengths[place], entries[place] if entries else ()))
-    with lock_index(home.path):
-        write_columns([home], make_columns(corpus.names, corpus.ends, rows))
+    try:
+        with lock_index(home.path):
+            write_columns([home], make_columns(corpus.names, corpus.ends, rows))
+    except OSError as error:
+        logger.warning("the shards are whole, but their index could not be written; their first reader scans them: %s", error)
 
 
 def _look(

@@ -140,13 +140,18 @@ def _make_tasks(corpus: Corpus, shards: list[int], num_threads: int) -> list[Sca
     return [ScanTask(group, [corpus.path(shard) for shard in group]) for group in groups]
 
 
+def _num_cpus() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def _open_executor(executor: Executor | None, num_shards: int) -> Iterator[tuple[Executor, int]]:
     """(executor, how many threads or processes to reckon with); the caller's own is left open."""
     if executor is not None:
         yield executor, MAX_THREADS
         return
-    num_threads = max(1, min(MAX_THREADS, os.cpu_count() or 1, num_shards))
+    num_threads = max(1, min(MAX_THREADS, _num_cpus(), num_shards))
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="shardmix-scan")
     try:
         yield pool, num_threads

@@ -80,7 +80,7 @@ class IndexTable:
     @cached_property
     def checkpoint_ends(self) -> IntArray:
         """(shards + 1,) where the checkpoints of each shard end in the column."""
-        return _ends_of(np.where(self.columns.widths > 0, np.maximum(self.columns.counts - 1, 0) // STRIDE, 0))
+        return _ends_of(np.where(self.columns.widths > 0, self.columns.counts // STRIDE, 0))
 
     @cached_property
     def damages(self) -> dict[int, tuple[str, int | None, int | None]]:
@@ -173,7 +173,7 @@ def make_entry(
 ) -> IndexEntry:
     """One shard, from what a scan found; packed at once, so that a million shards are not held as int64."""
     base, width, deltas = pack_lengths(lengths)
-    starts = np.cumsum(lengths + FRAME_BYTES)[STRIDE - 1 : max(len(lengths) - 1, 0) : STRIDE] if width else lengths[:0]
+    starts = np.cumsum(lengths + FRAME_BYTES)[STRIDE - 1 :: STRIDE] if width else lengths[:0]
     place = None if damage is None else (_text_of(damage), damage.record, damage.offset)
     return IndexEntry(
         size, tag, compression, len(lengths), base, width, deltas, starts.astype("<i8").tobytes(), tuple(members), place

@@ -20,6 +20,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 # What makes a file of a folder a shard when only the folder is given.
 SHARD_MARKS = (".tfrecord", ".tfrecords", ".tfrec")
@@ -102,7 +103,7 @@ def _alternatives(pattern: str, parts: list[str]) -> list[str]:
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if step == 0:
         raise ValueError(f"{pattern!r}: the step of {{{parts[0]}}} must not be 0")
-    is_padded = match[1].startswith("0") or match[2].startswith("0")
+    is_padded = any(len(end) > 1 and end.startswith("0") for end in (match[1], match[2]))
     width = max(len(match[1]), len(match[2])) if is_padded else 1
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     _check_expansion(pattern, len(numbers))
@@ -149,12 +150,22 @@ def _file_names(folder: str) -> Iterator[str]:
         return
     with entries:
         for entry in entries:
-            if is_data_name(entry.name) and entry.is_file():
+            if is_data_name(entry.name) and (entry.is_file() or _is_dangling(entry)):
                 yield entry.name
 
 
+def _is_dangling(entry: os.DirEntry[str]) -> bool:
+    """A link that leads nowhere is matched: it is for the reader to fail on, not for the listing to lose."""
+    return entry.is_symlink() and not os.path.exists(entry.path)
+
+
 def describe_near(path: str) -> str:
-    """What exists near a local path or glob that leads nowhere: the end of an error's text."""
+    """What exists near a local path or glob that leads nowhere: the end of an error's text.
+
+    Raises PermissionError and the like where the operating system does not let us see whether it exists.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.stat(path)
     folder = os.path.dirname(os.path.abspath(path))
     wanted = os.path.basename(path)
     while not os.path.isdir(folder):
@@ -170,6 +181,6 @@ def describe_names(names: list[str], wanted: str) -> str:
     """A few of the names, those like `wanted` first."""
     if not names:
         return "no visible files"
-    close = difflib.get_close_matches(wanted, names[:1000], n=3) or names[:3]
+    close = difflib.get_close_matches(wanted, names[:1000], n=3, cutoff=0.3) or names[:3]
     more = f" and {len(names) - len(close)} more" if len(names) > len(close) else ""
     return ", ".join(map(repr, close)) + more
