@@ -94,11 +94,12 @@ def test_a_seek_to_every_position_stands_where_the_stream_stands(size: int, buff
         stream.take(min(1, size - position))
 
 
-def test_a_seek_far_into_a_long_lane_stands_where_the_stream_stands() -> None:
+@pytest.mark.parametrize("lane", range(4))
+def test_a_seek_far_into_a_long_lane_stands_where_the_stream_stands(lane: int) -> None:
     size, buffer = 60_000, 300
-    order = Departures(size, buffer, 0, 0, 0).take(size)
-    for position in (1, 299, 1499, 1500, 1501, 4096, 30_000, 58_801, 59_999, 60_000):
-        sought = Departures(size, buffer, 0, 0, 0, position)
+    order = Departures(size, buffer, 0, 0, lane).take(size)
+    for position in (1, 299, 1250, 1300, 1499, 1500, 1501, 4096, 30_000, 58_801, 59_999, 60_000):
+        sought = Departures(size, buffer, 0, 0, lane, position)
         assert sought.taken_in == (order[:position].max() + 1)
         assert sought.held().tolist() == np.setdiff1d(np.arange(sought.taken_in), order[:position]).tolist()
         assert sought.take(min(5000, size - position)).tolist() == order[position : position + 5000].tolist()

@@ -73,6 +73,21 @@ def test_the_largest_shard_is_divided_exactly() -> None:
     assert {count - 1, count - 2} <= {record for pair in ends.values() for record in pair}
 
 
+@pytest.mark.parametrize("numerator", [3, 5, 2**32 - 3, 2**32 - 5])
+def test_records_on_the_very_edge_are_in_one_set(numerator: int) -> None:
+    """Fractions of a few 2**-32, or all but these: where (j - u) / f is often a whole number."""
+    fraction, largest, shards = Fraction(numerator, 2**32), 2**31 - 1, np.arange(40)
+    split = Split({"a": fraction, "b": 1 - fraction})
+    taken = split.counts(np.full(40, largest))
+    for name in split.names:
+        records = split.records(name, shards, taken[name] - 1).tolist()
+        for shard, number, record in zip(shards.tolist(), taken[name].tolist(), records, strict=True):
+            offset = Fraction(hash64(SPLIT, 0, 0, shard) >> 32, 2**32)
+            before, after = floor(record * fraction + offset), floor((record + 1) * fraction + offset)
+            assert (after > before) == (name == "a")
+            assert (after if name == "a" else record + 1 - after) == number
+
+
 def test_small_shards_are_represented_together() -> None:
     taken = Split({"train": 0.9, "valid": 0.1}).counts(np.full(1000, 3))
     assert abs(int(taken["valid"].sum()) - 300) < 60
