@@ -149,7 +149,7 @@ def describe_damage(damage: Damage, frame: memoryview, remaining: int, expected_
         stored, computed = _CRC.unpack_from(frame, end)[0], masked_crc32c(frame[HEADER_BYTES:end])
         return f"payload CRC mismatch (stored {stored:#010x}, computed {computed:#010x})"
     if damage == Damage.CUT_PAYLOAD:
-        return f"cut: a payload of {length} bytes needs a frame of {length + FRAME_BYTES}, and the file has {remaining} left"
+        return f"cut: a payload of {length} bytes needs a frame of {length + FRAME_BYTES}, and at most {remaining} are left"
     if damage == Damage.LENGTH_DIFFERS:
         return f"payload of {length} bytes where the index says {expected_length}; the index is of another file, build it again"
     raise ValueError(f"describe_damage: {damage!r} is no damage")

@@ -5,6 +5,7 @@ Imported only for a path that is a URL. Knows nothing of compression or frames.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from .records import Bytes
@@ -18,9 +19,11 @@ class RemoteFile:
 
     def __init__(self, url: str) -> None:
         filesystem, path = _resolve_url(url)
-        self._url = url
+        size = filesystem.size(path)
+        if size is None:
+            raise OSError(errno.ESPIPE, "the server does not tell the size; copy the shard to a file first", url)
+        self.size = int(size)
         self._handle: Any = filesystem.open(path, "rb")
-        self.size = int(filesystem.size(path))
 
     def read_into(self, offset: int, out: Bytes) -> int:
         """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""

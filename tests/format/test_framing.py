@@ -134,7 +134,7 @@ class TestTexts:
         text = self.describe(Damage.CUT_HEADER, b"12345")
         assert text == "cut: the file ends 5 bytes into the frame, inside its header of 12 bytes"
         text = self.describe(Damage.CUT_PAYLOAD, frame_header(100), remaining=50)
-        assert text == "cut: a payload of 100 bytes needs a frame of 116, and the file has 50 left"
+        assert text == "cut: a payload of 100 bytes needs a frame of 116, and at most 50 are left"
 
     def test_length_differs_gives_both(self):
         text = self.describe(Damage.LENGTH_DIFFERS, frame_record(b"abc"), expected=5)

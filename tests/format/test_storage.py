@@ -141,6 +141,10 @@ class TestRemote:
         assert size == len(gzip.compress(FRAMES))
         assert tag
 
+    def test_what_is_not_there_names_the_url(self, url):
+        with pytest.raises(FileNotFoundError, match="shardmix-test/shard-absent"):
+            open_shard(f"{url}-absent")
+
     def test_what_is_a_url(self):
         assert is_remote("s3://bucket/train")
         assert not is_remote("data/train:00000")

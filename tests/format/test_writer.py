@@ -117,6 +117,7 @@ class TestNames:
 
     def test_older_shards_are_replaced_and_others_that_match_are_named(self, tmp_path, caplog):
         write_all(tmp_path / "train-{}", num_shards=3)
+        write_all(tmp_path / "train-other-{}", num_shards=1)
         caplog.clear()
         with caplog.at_level(logging.WARNING, "shardmix"):
             paths = write_all(tmp_path / "train-{}", [b"new"], num_shards=2)

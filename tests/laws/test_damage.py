@@ -12,9 +12,12 @@ from bisect import bisect_right
 from itertools import accumulate
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from shardmix import CorruptShardError, read_records
 from shardmix.format.framing import frame_record
+from shardmix.format.scan import scan_shard
 
 PAYLOADS = [b"first", b"", b"a third record", b"\x00\x01\x02"]
 FRAMES = [frame_record(payload) for payload in PAYLOADS]
@@ -135,6 +138,26 @@ class TestCompressed:
     def test_the_uncut_shard(self, path, compression):
         put(path, store(compression))
         assert read(path) == (PAYLOADS, None)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.binary(max_size=60)
+    | st.binary(max_size=60).map(PLAIN.__add__)
+    | st.binary(max_size=60).map(store("gzip").__add__)
+    | st.binary(max_size=60).map(b"\x1f\x8b\x08\x00".__add__)
+    | st.binary(max_size=60).map(zlib.compress)
+    | st.binary(max_size=60).map(b"\x78\x9c".__add__)
+)
+@pytest.mark.parametrize("verify", ["full", "length", "off"])
+def test_any_bytes_are_records_or_a_damage_and_the_scan_says_the_same(path, data, verify):
+    put(path, data)
+    records, error = read(path, verify=verify)
+    scan = scan_shard(str(path), verify=verify, on_corrupt="skip")
+    lengths = scan.lengths.tolist()
+    assert lengths[: len(records)] == [len(record) for record in records]
+    if error is None or "payload CRC" not in str(error):  # a record with a damaged payload keeps its place in the scan
+        assert (len(lengths), str(scan.damage)) == (len(records), str(error))
 
 
 def is_subsequence(some, everything):
