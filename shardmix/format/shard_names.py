@@ -46,7 +46,8 @@ class ShardNames:
     def find_others(self, paths: tuple[str, ...]) -> list[str]:
         """Files that look like shards of this pattern and are not among `paths`, sorted."""
         if self._is_numbered:
-            base = "".join(escape(text) + ("" if field is None else "[0-9]*") for text, field, *_ in Formatter().parse(self._base))
+            fields = Formatter().parse(self._base)
+            base = "".join(escape(text) + ("" if field is None else "[0-9]*") for text, field, *_ in fields)
         else:
             base = escape(self._base) + "-[0-9]*-of-[0-9]*"
         found = glob(os.path.join(escape(self.folder), base))

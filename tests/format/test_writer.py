@@ -15,6 +15,7 @@ import pytest
 from shardmix import ShardWriter, read_records
 from shardmix.format import output as output_module
 from shardmix.format.framing import frame_record
+from shardmix.format.index import open_index
 
 PAYLOADS = [bytes([65 + n]) * n for n in range(7)]  # b"", b"B", b"CC", …; frames of 16 to 22 bytes
 
@@ -282,6 +283,18 @@ class TestWhole:
         writer.abort()
         writer.close()
         assert (writer.paths, os.listdir(tmp_path)) == ((), [])
+
+
+class TestIndex:
+    @pytest.mark.parametrize("limit", [{"num_shards": 3}, {"max_shard_records": 3}])
+    def test_nobody_scans_what_was_just_written(self, tmp_path, monkeypatch, limit):
+        paths = write_all(tmp_path / "train-{:03d}", compression_type="gzip", **limit)
+        monkeypatch.setattr("shardmix.format.storage.LocalFile", None)  # opening a shard would fail
+        index = open_index(str(tmp_path / "train-*"))
+        assert [index.path(shard) for shard in range(3)] == list(paths)
+        assert index.counts.tolist() == [3, 2, 2] if "num_shards" in limit else [3, 3, 1]
+        assert [index.compression(shard) for shard in range(3)] == ["gzip"] * 3
+        assert index.lengths(1, 0, 2).tolist() == ([1, 4] if "num_shards" in limit else [3, 4])
 
 
 class limited_file_size:
