@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ParseError
+from ..errors import CorruptShardError, ParseError
 from . import backend
 from .features import Schema, needs_samples, resolve_schema
 from .framing import check_verify
@@ -51,8 +51,20 @@ def read_examples(
     path = os.fspath(path)
     samples: Iterator[memoryview] = iter(())
     if needs_samples(features, sequence_features):
-        samples = islice(read_records(path, compression_type=compression_type, verify=verify), SAMPLE_RECORDS)
+        samples = _take_intact(read_records(path, compression_type=compression_type, verify=verify))
     return _read_rows(path, resolve_schema(features, sequence_features, samples), compression_type, verify)
+
+
+def _take_intact(records: Iterator[memoryview]) -> Iterator[memoryview]:
+    """The sample: the first records, up to a damage, which is not raised here unless it is all there is (rule 2)."""
+    count = 0
+    try:
+        for payload in islice(records, SAMPLE_RECORDS):
+            yield payload
+            count += 1
+    except CorruptShardError:
+        if not count:
+            raise
 
 
 def _read_rows(path: str, schema: Schema, compression_type: str | None, verify: str) -> Iterator[Row]:

@@ -20,6 +20,8 @@ from shardmix.format.columns import (
 )
 from shardmix.format.spans import copy_spans, expand_spans, starts_of
 
+pytestmark = pytest.mark.once
+
 DENSE = ColumnSpec("dense", "int64", (), 0, False)
 MATRIX = ColumnSpec("matrix", "float32", (2,), 0, False)
 RAGGED = ColumnSpec("ragged", "int64", (), 1, False)

@@ -19,6 +19,8 @@ from shardmix.format.features import (
     resolve_schema,
 )
 
+pytestmark = pytest.mark.once
+
 INT = FixedLenFeature((), "int64")
 
 

@@ -29,6 +29,8 @@ file.message_type.add(name="Example")
 descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
 """
 
+pytestmark = pytest.mark.once
+
 
 def describe(descriptor: Any) -> Any:
     """A message's fields, and those of the messages in them, as plain data."""

@@ -10,6 +10,8 @@ import pytest
 from shardmix.format.columns import Column, ColumnSpec
 from shardmix.format.rows import all_row_values, column_values, make_columns, row_values
 
+pytestmark = pytest.mark.once
+
 # spec, the values of three rows, the same as plain Python
 CASES = [
     (ColumnSpec("scalar", "int64", (), 0, False), [np.int64(1), np.int64(-2), np.int64(3)]),
