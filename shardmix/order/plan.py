@@ -103,17 +103,13 @@ class EpochPlan:
         self.lanes = plan.lanes
         self.cycle_length = plan.effective_cycle_length
         self.num_records = plan.num_records
-        self.tracks = cut_tracks(
-            plan.counts, plan.lanes * self.cycle_length, plan.seed, epoch, plan.shuffle, plan.whole
-        )
+        self.tracks = cut_tracks(plan.counts, plan.lanes * self.cycle_length, plan.seed, epoch, plan.shuffle, plan.whole)
         num_tracks = self.tracks.num_tracks
         starts = self.tracks.starts(np.arange(num_tracks))
         self._starts = starts.reshape(self.cycle_length, self.lanes)  # track slot · lanes + lane is a slot of that lane
         length, num_long = divmod(self.num_records, num_tracks)
         self._long_slots, self._longer_lanes = divmod(num_long, self.lanes)
-        self._turns = [
-            Interleave(self.cycle_length, plan.block_length, length, self._long_slots + longer) for longer in (0, 1)
-        ]
+        self._turns = [Interleave(self.cycle_length, plan.block_length, length, self._long_slots + longer) for longer in (0, 1)]
         self._buffer = plan.lane_buffer_size
         self._seed = plan.seed
 

@@ -83,9 +83,7 @@ def cut_tracks(
     return Tracks(num_tracks, shard, first, bounds)
 
 
-def _parts_of_shards(
-    counts: IntArray, num_tracks: int, shuffle: bool, whole: NDArray[np.bool_] | None
-) -> IntArray:
+def _parts_of_shards(counts: IntArray, num_tracks: int, shuffle: bool, whole: NDArray[np.bool_] | None) -> IntArray:
     """How many parts each shard counts as; an empty one none."""
     undivided = np.minimum(counts, 1)
     if not shuffle:

@@ -55,9 +55,7 @@ def test_steps_asked_for_in_any_pieces_are_the_same(batch_size: int) -> None:
     whole = batches_of(schedule, rank=1, epoch=3)
     lanes = schedule.batch_rows(1, 3, 0, len(whole)).lane.tolist()
     for size in (1, 2, 7):
-        pieces = [
-            schedule.batch_rows(1, 3, first, min(size, len(whole) - first)) for first in range(0, len(whole), size)
-        ]
+        pieces = [schedule.batch_rows(1, 3, first, min(size, len(whole) - first)) for first in range(0, len(whole), size)]
         assert [batch for piece in pieces for batch in batches_in(piece)] == whole
         assert [lane for piece in pieces for lane in piece.lane.tolist()] == lanes
 

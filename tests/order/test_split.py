@@ -29,9 +29,7 @@ def test_the_first_set_follows_the_rule() -> None:
     expected = []
     for shard, count in enumerate(counts):
         offset = Fraction(hash64(SPLIT, 5, 0, shard) >> 32, 2**32)
-        expected += [
-            (shard, r) for r in range(count) if floor((r + 1) * fraction + offset) > floor(r * fraction + offset)
-        ]
+        expected += [(shard, r) for r in range(count) if floor((r + 1) * fraction + offset) > floor(r * fraction + offset)]
     assert records_of(Split({"a": 0.3, "b": 0.7}, seed=5), "a", counts) == expected
 
 
