@@ -12,15 +12,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count as count_up
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..order.schedule import Schedule
 from .assemble import Assembler
 from .dataset import Opened
-from .feeds import Delivery, MapFeed, PlannedSteps, ShardFeed, Steps
+from .feeds import Delivery, MapFeed, PlannedSteps, Round, ShardFeed, Steps
 from .link import Counts, Link
 from .passes import InlineMixer, Mixer, ThreadMixer
+from .progress import Start
 from .pulled import MapSupply, PulledFeed, StreamSupply, Supply, UserSchedule
 from .ranks import World
 from .requests import StreamWork
@@ -31,19 +31,6 @@ from .workers import Workers
 
 Feed = ShardFeed | MapFeed | PulledFeed
 Deliveries = Generator[Delivery, None, None]
-
-
-class Start(NamedTuple):
-    """Where a pass begins, and how many epochs it has (None: endless)."""
-
-    epoch: int
-    first_row: int  # of a ShardDataset's epoch
-    skip: int  # batches of a map-style epoch that were delivered before
-    repeat: int | None
-
-    def epochs(self) -> Iterator[int]:
-        """The numbers of the epochs."""
-        return iter(range(self.epoch, self.epoch + self.repeat)) if self.repeat is not None else count_up(self.epoch)
 
 
 @dataclass(frozen=True)
@@ -123,19 +110,24 @@ def deliver_shards(run: Run, world: World, schedule: Schedule) -> Deliveries:
     yield from run_feed(run, link, ShardFeed(link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size))
 
 
-def deliver_map(run: Run, batches: Iterable[list[Any]], is_whole: bool) -> Deliveries:
-    """Batches of a map-style dataset; `is_whole`: they are of a user's batch_sampler."""
+def deliver_map(
+    run: Run, batches: Iterable[list[Any]], is_whole: bool, on_epoch: Callable[[int], None]
+) -> Deliveries:
+    """Batches of a map-style dataset; `is_whole`: they are of a user's batch_sampler. `on_epoch` is called before
+    each epoch is drawn."""
     if run.schedule is not None or not run.in_order:
         yield from deliver_pulled(run, lambda epoch: MapSupply(iter(batches), run.num_workers))
         return
     cut = rounds_of_batch_sampler if is_whole else rounds_of_sampler
-    rounds = (
-        batch_round
-        for epoch in run.start.epochs()
-        for batch_round in cut(batches, run.num_workers, epoch, run.start.skip if epoch == run.start.epoch else 0)
-    )
+
+    def rounds() -> Iterator[Round]:
+        for epoch in run.start.epochs():
+            on_epoch(epoch)
+            yield from cut(batches, run.num_workers, epoch, run.start.skip if epoch == run.start.epoch else 0)
+            on_epoch(epoch + 1)
+
     link = run.link()
-    yield from run_feed(run, link, MapFeed(link, run.assembler, run.counts, rounds, run.num_workers))
+    yield from run_feed(run, link, MapFeed(link, run.assembler, run.counts, rounds(), run.num_workers))
 
 
 def deliver_iterable(run: Run) -> Deliveries:

@@ -10,7 +10,7 @@ begin.py says how a pass begins for each kind of data set, feeds.py and pulled.p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import count as count_up
@@ -23,15 +23,18 @@ from torch.utils.data._utils.collate import default_collate
 from ..order.hashing import SAMPLER, WORKERS, hash64
 from ..order.schedule import UNEVEN, Schedule
 from .assemble import Assembler
-from .begin import Run, Start, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
+from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
 from .dataset import Opened, ShardDataset
 from .feeds import Delivery
 from .link import Counts
 from .memory import BatchMemory
 from .passes import Mixer, MixIterator
+from .progress import OwnEpoch, Progress, Start
 from .pulled import UserSchedule
 from .ranks import World, resolve_world
+from .sampler_state import EpochStates, check_resumable, find_generator
 from .samples import collate
+from .state import Loaded, State, check_state, order_of_map, order_of_shards, state_of_map, state_of_shards
 from .workers import Workers
 
 _loader_numbers = count_up()
@@ -89,6 +92,7 @@ class MixLoader(DataLoader[Any]):
     ) -> None:
         _check_arguments(batch_size, batch_sampler, uneven, schedule, repeat, in_order)
         self._own_generator: torch.Generator | None = None
+        self._is_seeded = False
         is_map = not isinstance(dataset, torch.utils.data.IterableDataset)
         if is_map and shuffle and generator is None and sampler is None and batch_sampler is None:
             # torch's sampler would draw its seed from the global generator
@@ -119,8 +123,9 @@ class MixLoader(DataLoader[Any]):
         self._counts = Counts()
         self._memory: BatchMemory | None = None
         self._workers: Workers | None = None
-        self._next_epoch = 0  # of data sets that do not count their epochs themselves
-        self._place = Place(0, 0, 0)
+        self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
+        self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
+        self._epoch_states = EpochStates(find_generator(self.batch_sampler) if is_map else None)
 
     def __iter__(self) -> MixIterator:  # type: ignore[override]
         return MixIterator(self._begin, self._deliver, self.__len__)
@@ -132,24 +137,61 @@ class MixLoader(DataLoader[Any]):
         if self.repeat is None:
             raise TypeError("the length of a loader with repeat=None is endless")
         if isinstance(self.dataset, ShardDataset):
-            world = resolve_world(self.dataset.rank, self.dataset.world_size)
-            return self.repeat * self._plan_schedule(world, self.dataset._open(world.world_size)).num_batches(world.rank)
+            plan = self._plan(self.dataset)
+            return self.repeat * plan.schedule.num_batches(plan.world.rank)
         return self.repeat * super().__len__()
 
     def set_epoch(self, epoch: int) -> None:
-        """Make `epoch` that of the next pass; a dataset or sampler that has a set_epoch of its own is told as well."""
-        self._next_epoch = epoch
+        """Make `epoch` that of the next pass; a dataset or sampler that has a set_epoch of its own is told as well.
+
+        After load_state_dict, naming the loaded epoch keeps the loaded place.
+        """
+        self._progress.set_epoch(epoch)
         for part in (self.dataset, self.sampler, self.batch_sampler):
             tell = getattr(part, "set_epoch", None)
             if tell is not None:
                 tell(epoch)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the user stands, as plain numbers and texts: after the batches received so far. Costs microseconds.
+
+        Raises NotImplementedError where the order is not known beforehand, with the reason.
+        """
+        self._check_resumable()
+        place, following = self._progress.place(), self._progress.following(self.repeat)
+        if not isinstance(self.dataset, ShardDataset):
+            self._seed_own_generator()
+            order = self._order_of_map()
+            state = state_of_map(place, 0 < order["batches"] <= place.step, following, order)
+            return {**state, "generator": self._epoch_states.find(state["epoch"], self._progress.loaded_generator())}
+        plan = self._plan(self.dataset, place.first_row)
+        is_complete = 0 < plan.schedule.num_batches(plan.world.rank) <= place.step
+        return state_of_shards(place, is_complete, following, plan.schedule, plan.order)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the next pass; the passes after it are the epochs after it.
+
+        Raises StateMismatchError, with both sides, when it is of another corpus, seed, lanes or batch.
+        """
+        self._check_resumable()
+        if not isinstance(self.dataset, ShardDataset):
+            check_state(state, self._order_of_map())
+            self._progress.load(Loaded(state["epoch"], state["pass_epoch"], 0, state["step"], state["generator"]))
+            return
+        lanes = state.get("lanes") if self.dataset.lanes is None else None
+        check_state(state, self._plan(self.dataset, lanes=lanes).order)
+        self._lanes = lanes
+        self._progress.load(Loaded(state["epoch"], state["pass_epoch"], state["rows"]))
+
     def stats(self) -> dict[str, Any]:
         """What was delivered and met so far, over all passes: batches, rows, bytes, holes, pads, damages, messages, seconds."""
         return asdict(self._counts)
 
-    def _plan_schedule(self, world: World, opened: Opened, first_row: int = 0) -> Schedule:
-        return Schedule(
+    def _plan(self, dataset: ShardDataset, first_row: int = 0, lanes: int | None = None) -> ShardPlan:
+        """The order of a ShardDataset as this rank sees it now."""
+        world = resolve_world(dataset.rank, dataset.world_size)
+        opened = dataset._open(world.world_size, lanes or self._lanes)
+        schedule = Schedule(
             num_records=opened.plan.num_records,
             lanes=opened.plan.lanes,
             batch_size=self.batch_size or 1,
@@ -160,37 +202,34 @@ class MixLoader(DataLoader[Any]):
             num_rows=opened.num_rows,
             first_row=first_row,
         )
+        return ShardPlan(world, opened, schedule, order_of_shards(dataset, opened, schedule.global_batch))
 
     def _begin(self) -> Mixer:
         """Begin a pass: called when its first batch is asked for."""
-        start = self._start()
+        start = self._progress.start(self.repeat)
         if isinstance(self.dataset, ShardDataset):
             return self._begin_shards(self.dataset, start)
+        generator = self.generator if self.generator is not None else torch.default_generator
+        seed = partial(hash64, WORKERS, generator.initial_seed(), self._number)
         workers = self._take_workers(None, self.num_workers)
-        run = self._run(start, workers, self._assembler(with_source=False, fill_holes=False), self._seed_of_epoch)
+        run = self._run(start, workers, self._assembler(with_source=False, fill_holes=False), seed)
         if not self._is_map:
             return begin(deliver_iterable(run), workers)
-        if self._own_generator is not None:
-            self._own_generator.manual_seed(hash64(SAMPLER, torch.initial_seed(), self._number, start.epoch))
+        self._seed_own_generator()
+        self._epoch_states.begin(start.epoch, start.generator)
         batches: Any = self.batch_sampler
-        return begin(deliver_map(run, batches, self._has_batch_sampler), workers)
+        return begin(deliver_map(run, batches, self._has_batch_sampler, self._epoch_states.note), workers)
 
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
-        world = resolve_world(dataset.rank, dataset.world_size)
-        opened = dataset._open(world.world_size)
-        schedule = self._plan_schedule(world, opened, start.first_row)
-        workers = self._take_workers(opened, number_of_workers(self.num_workers, schedule.lanes, world.world_size))
+        plan = self._plan(dataset, start.first_row)
+        num_workers = number_of_workers(self.num_workers, plan.schedule.lanes, plan.world.world_size)
+        workers = self._take_workers(plan.opened, num_workers)
         assembler = self._assembler(dataset.with_source, dataset.on_hole == "fill")
         run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), dataset.max_corrupt)
-        return begin(deliver_shards(run, world, schedule), workers)
+        return begin(deliver_shards(run, plan.world, plan.schedule), workers)
 
     def _run(
-        self,
-        start: Start,
-        workers: Workers,
-        assembler: Assembler,
-        seed: Callable[[int], int],
-        max_corrupt: int | None = None,
+        self, start: Start, workers: Workers, assembler: Assembler, seed: Callable[[int], int], max_corrupt: int | None = None
     ) -> Run:
         return Run(
             start=start,
@@ -241,43 +280,42 @@ class MixLoader(DataLoader[Any]):
             self._workers = workers
         return workers
 
-    def _start(self) -> Start:
-        """Where the next pass begins; from now on the pass after it is the epoch after it."""
-        epoch = self._epoch_of_next_pass()
-        self._set_next_epoch(epoch + 1)
-        self._place = Place(epoch, 0, 0)
-        return Start(epoch, 0, 0, self.repeat)
-
     def _deliver(self, delivery: Delivery) -> None:
         """Take down that the user has received a batch."""
-        if delivery.epoch != self._place.epoch:
-            self._place = Place(delivery.epoch, 0, 0)
-            self._set_next_epoch(delivery.epoch + 1)
-        self._place = self._place._replace(step=delivery.step + 1)
+        self._progress.deliver(delivery)
         self._counts.batches += 1
 
-    def _epoch_of_next_pass(self) -> int:
-        return self.dataset._epochs.next_epoch if isinstance(self.dataset, ShardDataset) else self._next_epoch
+    def _seed_own_generator(self) -> None:
+        """Seed the sampler's generator, once, from torch's initial seed as it is when it is first needed."""
+        if self._own_generator is not None and not self._is_seeded:
+            self._is_seeded = True
+            self._own_generator.manual_seed(hash64(SAMPLER, torch.initial_seed(), self._number))
 
-    def _set_next_epoch(self, epoch: int) -> None:
-        if isinstance(self.dataset, ShardDataset):
-            self.dataset._epochs.set(epoch)
-        else:
-            self._next_epoch = epoch
+    def _order_of_map(self) -> State:
+        return order_of_map(self.num_workers, self._has_batch_sampler, super().__len__())
 
-    def _seed_of_epoch(self, epoch: int) -> int:
-        """A seed for the workers of other data sets, from the user's generator as in torch, else from torch's initial seed."""
-        if self.generator is not None:
-            return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
-        return hash64(WORKERS, torch.initial_seed(), self._number, epoch)
+    def _check_resumable(self) -> None:
+        """Raise NotImplementedError where the order of a pass is not known beforehand."""
+        reason = None
+        if not self._is_map and not isinstance(self.dataset, ShardDataset):
+            reason = "an iterable dataset cannot be sought; of iterables only ShardDataset has a state"
+        elif self.schedule is not None:
+            reason = "under `schedule` the rows of a batch depend on all batches before"
+        elif not self.in_order:
+            reason = "with in_order=False the order depends on time"
+        if reason is not None:
+            raise NotImplementedError(f"state: {reason}")
+        if self._is_map:
+            check_resumable(self.batch_sampler)
 
 
-class Place(NamedTuple):
-    """How far the user has come in an epoch: `step` batches, the first of which began at `first_row`."""
+class ShardPlan(NamedTuple):
+    """The order of a ShardDataset for one rank, and what its state must say of it."""
 
-    epoch: int
-    first_row: int
-    step: int
+    world: World
+    opened: Opened
+    schedule: Schedule
+    order: State
 
 
 def _check_arguments(

@@ -226,11 +226,8 @@ class PulledFeed:
         return picks
 
     def _remaining(self, worker: int) -> int | None:
-        """Rows left of a worker, None while that is unknown."""
-        queue = self._queues[worker]
-        if queue.num_rows == 0:
-            self._wait_for_row(worker, 0)
-        return queue.num_rows if queue.is_ended else None
+        """Rows left of a worker: 0 once it has ended, else unknown. How soon its end shows depends on time, and must not decide."""
+        return None if self._wait_for_row(worker, 0) else 0
 
     def _has_row(self, worker: int, picked: int) -> bool:
         return self._queues[worker].num_rows > picked
