@@ -16,7 +16,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .spans import copy_spans, expand_spans, starts_of
+from .backend import copy_spans
+from .spans import expand_spans, starts_of
 
 IntArray = NDArray[np.int64]
 Shape = tuple[int, ...]

@@ -2,8 +2,8 @@
 
 Rule 1: a span is (start, length) in items along the first axis; lengths are counted in items, not in bytes.
 Rule 2: neighbouring spans that are contiguous on both sides are copied as one.
-Rule 3: long spans are copied one by one (a memcpy each), short ones by index arrays (no Python code per span). An index costs 8
-bytes and some nanoseconds an item, a slice some hundred nanoseconds: they meet at about a hundred items.
+Rule 3: long spans are copied one by one (a memcpy each), short ones by index arrays (no Python code per span). Measured: a slice
+costs 300 ns and hardly more when it is longer, an index 4 to 12 ns an item; they meet between 32 and 64 items.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .records import IntArray
 
 Array = NDArray[Any]
 
-_LONG_SPAN_ITEMS = 128
+_LONG_SPAN_ITEMS = 48
 
 
 def starts_of(lengths: IntArray) -> IntArray:
