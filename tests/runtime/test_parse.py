@@ -53,7 +53,7 @@ def text(record: memoryview) -> str:
 def skip_b(value: Any) -> Any:
     if bytes(value) == b"b":
         raise SkipRecord
-    return value
+    return bytes(value)
 
 
 def fail_on_b(value: Any) -> Any:
