@@ -53,6 +53,11 @@ class Split:
         self.seed = seed
         self._shares = _shares_of_remainder(list(exact.values()))
 
+    @property
+    def numbers(self) -> list[int]:
+        """All that the sets depend on besides their names: the seed, and the share of each set but the last in units of 2**-32."""
+        return [self.seed, *self._shares]
+
     def counts(self, counts: IntArray) -> dict[str, IntArray]:
         """The records of each shard in each set, from those of the shards: int64 (shards,) each.
 

@@ -226,7 +226,7 @@ class PulledFeed:
         return picks
 
     def _remaining(self, worker: int) -> int | None:
-        """Rows left of a worker: 0 once it has ended, else unknown. How soon its end shows depends on time, and must not decide."""
+        """Rows left of a worker: 0 once it has ended, else unknown. How soon its end shows must not decide."""
         return None if self._wait_for_row(worker, 0) else 0
 
     def _has_row(self, worker: int, picked: int) -> bool:
