@@ -3,6 +3,8 @@
 Prints the inputs on which they differ, and how many were compared; ends with status 1 when there are any.
 """
 
+# ruff: noqa: T201  (its output is what it is for)
+
 from __future__ import annotations
 
 import sys

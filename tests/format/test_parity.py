@@ -22,6 +22,8 @@ from tests.format.odd_payloads import ODD, PAYLOADS, SCHEMA, SCHEMAS, SEQUENCE_S
 
 native_examples = pytest.importorskip("shardmix.format.native_examples", reason="the C extension was not built")
 
+pytestmark = pytest.mark.once
+
 SEEDS = sorted(Path(__file__).parents[2].glob("fuzz/corpus/examples/*"))
 
 
@@ -48,7 +50,7 @@ def make_block(payloads: Sequence[bytes]) -> RecordBlock:
 
 
 def split_input(data: bytes) -> list[bytes]:
-    """The payloads in an input of fuzz/fuzz_examples.c: after a byte of flags, each behind its length, two bytes little-endian."""
+    """The payloads in an input of fuzz/fuzz_examples.c: a byte of flags, then each behind its length, two bytes little-endian."""
     payloads, place = [], 1
     while place + 2 <= len(data):
         length = int.from_bytes(data[place : place + 2], "little")

@@ -1,0 +1,307 @@
+"""The C extension at its seams: every CPU path of the CRC, spans, wrong calls, changed memory, leaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import crc32c as crc32c_package
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmix.errors import ParseError
+from shardmix.format import framing, spans
+from shardmix.format.features import FixedLenFeature, VarLenFeature, resolve_schema
+from shardmix.format.framing import Damage, frame_record
+from tests.format.odd_payloads import ODD, SCHEMA, USUAL
+from tests.format.test_parity import make_block
+
+_core = pytest.importorskip("shardmix.format._core", reason="the C extension was not built")
+from shardmix.format import native, native_examples  # noqa: E402
+
+pytestmark = pytest.mark.once
+
+DATA = np.random.default_rng(0).integers(0, 256, 8200, np.uint8)
+SOUND = b"".join(frame_record(bytes(size)) for size in (0, 3, 100, 700))
+
+
+def as_array(data: bytes) -> Any:
+    return np.frombuffer(data, np.uint8)
+
+
+@pytest.mark.parametrize("portable", [False, True], ids=[_core.crc32c_method, "table"])
+class TestCrc32c:
+    def test_published_vectors(self, portable: bool) -> None:
+        """RFC 3720, appendix B.4."""
+        vectors = [
+            (bytes(32), 0x8A9136AA),
+            (b"\xff" * 32, 0x62A8AB43),
+            (bytes(range(32)), 0x46DD794E),
+            (bytes(range(31, -1, -1)), 0x113FDB5C),
+            (b"123456789", 0xE3069283),
+            (b"", 0),
+        ]
+        assert [_core.crc32c(data, 0, portable) for data, _ in vectors] == [crc for _, crc in vectors]
+
+    def test_every_length(self, portable: bool) -> None:
+        data = DATA.tobytes()
+        for length in range(1101):
+            assert _core.crc32c(memoryview(data)[:length], 7, portable) == crc32c_package.crc32c(data[:length], 7)
+
+    def test_every_alignment(self, portable: bool) -> None:
+        for start in range(17):
+            for length in (0, 1, 7, 8, 63, 127, 128, 129, 784, 3079, 3080, 3081, 8183):
+                data = DATA[start : start + length]
+                assert _core.crc32c(data, 0, portable) == crc32c_package.crc32c(data.tobytes())
+
+    def test_goes_on_from_any_cut(self, portable: bool) -> None:
+        whole = crc32c_package.crc32c(DATA.tobytes())
+        for cut in range(0, len(DATA), 97):
+            assert _core.crc32c(DATA[cut:], _core.crc32c(DATA[:cut], 0, portable), portable) == whole
+
+
+class TestFrames:
+    """What both twins share is in test_framing.py; here is what random buffers say."""
+
+    @pytest.mark.parametrize("verify", ["full", "length", "off"])
+    def test_every_flipped_bit_and_cut(self, verify: str) -> None:
+        for place in range(len(SOUND)):
+            damaged = bytearray(SOUND)
+            damaged[place] ^= 1 << place % 8
+            self.check(bytes(damaged), len(SOUND), verify)
+            self.check(SOUND[:place], place, verify)
+            self.check(SOUND[:place], len(SOUND), verify)
+
+    @given(st.binary(max_size=80), st.sampled_from(["full", "length", "off"]), st.integers(0, 2**64))
+    def test_any_bytes(self, data: bytes, verify: str, beyond: int) -> None:
+        self.check(data, len(data) + beyond, verify)
+
+    def check(self, data: bytes, remaining: int, verify: str) -> None:
+        expected = framing.scan_frames(as_array(data), remaining=remaining, verify=verify)
+        scan = native.scan_frames(as_array(data), remaining=remaining, verify=verify)
+        assert (scan.lengths.tolist(), scan.consumed, scan.damage) == (expected.lengths.tolist(), *expected[1:])
+        start, length = np.array([12, 28, 47, 12, 2**62]), np.array([0, 3, 100, 2**62, 0])
+        known = framing.check_frames(as_array(data), start, length, verify=verify)
+        assert native.check_frames(as_array(data), start, length, verify=verify).tolist() == known.tolist()
+
+    def test_damage_is_of_the_same_type(self) -> None:
+        assert isinstance(native.scan_frames(as_array(SOUND), remaining=len(SOUND)).damage, Damage)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda twin: twin.scan_frames(as_array(SOUND), remaining=5),
+            lambda twin: twin.scan_frames(as_array(SOUND), remaining=len(SOUND), verify="some"),
+            lambda twin: twin.check_frames(as_array(SOUND), np.array([11]), np.array([0])),
+            lambda twin: twin.check_frames(as_array(SOUND), np.array([12]), np.array([-1])),
+            lambda twin: twin.check_frames(as_array(SOUND), np.array([12]), np.array([0, 3])),
+        ],
+    )
+    def test_wrong_calls_say_the_same(self, call: Callable[[Any], Any]) -> None:
+        with pytest.raises(ValueError) as expected:
+            call(framing)
+        with pytest.raises(ValueError) as got:
+            call(native)
+        assert str(got.value) == str(expected.value)
+
+
+class TestCopySpans:
+    @given(
+        lengths=st.lists(st.integers(0, 40), max_size=12),
+        dtype=st.sampled_from(["uint8", "int16", "float32", "int64", "complex128"]),
+        width=st.sampled_from([(), (3,), (2, 2)]),
+        seed=st.integers(0, 99),
+    )
+    def test_equals_the_python_twin(self, lengths: list[int], dtype: str, width: tuple[int, ...], seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        source = rng.integers(0, 100, (sum(lengths) + 5, *width)).astype(dtype)
+        length = np.array(lengths, np.int64)
+        order = rng.permutation(len(lengths))
+        out_start = np.empty_like(length)
+        out_start[order] = spans.starts_of(length[order]) + 2
+        source_start = spans.starts_of(length) + rng.integers(0, 5)
+        outs = [np.full((sum(lengths) + 3, *width), 7, dtype) for _ in range(2)]
+        for twin, out in zip((spans, native), outs, strict=True):
+            twin.copy_spans(source, source_start, length, out, out_start)
+        assert outs[0].tobytes() == outs[1].tobytes()
+
+    @pytest.mark.parametrize(
+        ("source_start", "length", "out_start"),
+        [(-1, 1, 0), (0, -1, 0), (0, 1, -1), (0, 11, 0), (10, 1, 0), (0, 1, 20), (2**62, 2**62, 0), (1, 2**63 - 1, 0)],
+    )
+    def test_a_span_outside_is_named_and_nothing_is_copied(self, source_start: int, length: int, out_start: int) -> None:
+        source, out = np.ones(10), np.zeros(20)
+        with pytest.raises(ValueError, match="copy_spans: span 1 takes"):
+            native.copy_spans(source, np.array([0, source_start]), np.array([3, length]), out, np.array([0, out_start]))
+        assert not out.any()
+
+    def test_strided_and_overlapping_arrays_are_copied_as_well(self) -> None:
+        out = np.zeros(4, np.int64)
+        native.copy_spans(np.arange(10)[::2], np.array([1]), np.array([3]), out, np.array([1]))
+        assert out.tolist() == [0, 2, 4, 6]
+        one = np.arange(6)
+        native.copy_spans(one, np.array([0]), np.array([2]), one, np.array([4]))
+        assert one.tolist() == [0, 1, 2, 3, 0, 1]
+
+    def test_a_read_only_array_is_not_written(self) -> None:
+        out = np.zeros(3)
+        out.flags.writeable = False
+        with pytest.raises((ValueError, BufferError)):
+            native.copy_spans(np.ones(3), np.array([0]), np.array([1]), out, np.array([0]))
+        assert not out.any()
+
+
+class TestWrongCalls:
+    """Arguments are checked in C as well: a mistake in the wrapper is an exception, never a crash."""
+
+    def arguments(self, **changed: Any) -> list[Any]:
+        block = make_block([USUAL["full"]])
+        plan = native_examples._plan_of(SCHEMA)
+        results = np.empty((1, len(SCHEMA.fields), 2), np.uint32), np.empty((plan.num_levels, 1), np.int64), np.empty(1, np.int64)
+        names = ["buffers", "buffer", "start", "length", "names", "fields", "is_sequence", "places", "counts", "codes"]
+        values = [block.buffers, block.buffer, block.start, block.length, plan.names, plan.fields, False, *results]
+        return list((dict(zip(names, values, strict=True)) | changed).values())
+
+    def test_these_arguments_are_right(self) -> None:
+        _core.count_values(*self.arguments())
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("buffers", ("text",)),
+            ("buffers", [b"not a tuple"]),
+            ("buffers", ()),
+            ("buffer", np.array([2])),
+            ("buffer", np.array([-1])),
+            ("start", np.array([-1])),
+            ("start", np.array([2**62])),
+            ("start", np.array([0, 0])),
+            ("start", np.array([0], np.int32)),
+            ("start", np.array([0.0])),
+            ("start", 5),
+            ("length", np.array([-1])),
+            ("length", np.array([2**63 - 1])),
+            ("names", b""),
+            ("fields", np.zeros((1, 8), np.int64)),
+            ("fields", np.zeros((1, 7), np.int64)),
+            ("places", np.empty((1, 1, 2), np.uint32)),
+            ("places", b"read-only"),
+            ("counts", np.empty((1, 1), np.int64)),
+            ("codes", np.empty(2, np.int64)),
+        ],
+    )
+    def test_count_values(self, name: str, value: Any) -> None:
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            _core.count_values(*self.arguments(**{name: value}))
+
+    def decoded(self, change: Callable[[dict[str, Any]], None]) -> int:
+        """Decode after changing something between the passes."""
+        payload = np.frombuffer(bytearray(USUAL["full"]), np.uint8)
+        plan = native_examples._plan_of(SCHEMA)
+        arguments = self.arguments(buffers=(payload, payload))
+        _core.count_values(*arguments)
+        columns = native_examples._allocate_columns(plan, arguments[8], native_examples.allocate_arrays)
+        outputs = [array for column in columns for array in (*column.lengths, column.values)]
+        state = {"payload": payload, "places": arguments[7], "counts": arguments[8], "codes": arguments[9], "outputs": outputs}
+        change(state)
+        return _core.decode_examples(*arguments, tuple(state["outputs"]))
+
+    def test_a_payload_changed_between_the_passes_is_reported(self) -> None:
+        def break_a_varint(state: dict[str, Any]) -> None:
+            state["payload"][USUAL["full"].index(b"\x7f\x80\x01\xff\x7f")] = 0xFF
+
+        assert self.decoded(lambda state: None) == -1
+        assert self.decoded(break_a_varint) == 0
+
+    def test_places_outside_the_payload_are_reported(self) -> None:
+        assert self.decoded(lambda state: state["places"].fill(2**31)) == 0
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda state: state["outputs"].pop(),
+            lambda state: state["outputs"].append(np.zeros(3)),
+            lambda state: state["outputs"].__setitem__(0, np.zeros(2, np.int64)),
+            lambda state: state["outputs"].__setitem__(0, b"12345678"),
+            lambda state: state["counts"].__setitem__((0, 0), -1),
+            lambda state: state["counts"].__setitem__((0, 0), 14),
+            lambda state: state["counts"].fill(2**62),
+        ],
+        ids=["fewer", "more", "larger", "read_only", "negative", "another_count", "overflow"],
+    )
+    def test_decode_examples(self, change: Callable[[dict[str, Any]], None]) -> None:
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            self.decoded(change)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def refuse(call: Callable[[], Any]) -> None:
+    with pytest.raises((ValueError, TypeError, BufferError, ParseError)):
+        call()
+
+
+def both_passes(call: list[Any], num_columns: int) -> Callable[[], Any]:
+    """The two passes over one row, without Python between them."""
+    _core.count_values(*call)
+    plan = native_examples._plan_of(SCHEMA)
+    columns = native_examples._allocate_columns(plan, call[8], native_examples.allocate_arrays)[:num_columns]
+    outputs = tuple(array for column in columns for array in (*column.lengths, column.values))
+
+    def run() -> None:
+        _core.count_values(*call)
+        _core.decode_examples(*call, outputs)
+
+    return run
+
+
+def leaking_calls() -> dict[str, Callable[[], Any]]:
+    """Every function of the extension, on good and on bad input."""
+    schema = resolve_schema({"one": FixedLenFeature((), "int64"), "words": VarLenFeature("bytes")})
+    good, odd = make_block([USUAL["full"]]), make_block([ODD["duplicate_key"]])
+    bad = make_block([USUAL["full"], ODD["not_an_example"]])
+    sound, damaged = as_array(SOUND), as_array(SOUND[:-1])
+    start, length = np.array([12, 28]), np.array([0, 3])
+    source, out = np.arange(100), np.zeros(100, np.int64)
+    arguments = TestWrongCalls().arguments
+    return {
+        "crc32c": lambda: _core.crc32c(SOUND),
+        "crc32c wrongly": lambda: refuse(lambda: _core.crc32c("text")),
+        "scan": lambda: native.scan_frames(sound, remaining=len(sound)),
+        "scan damage": lambda: native.scan_frames(damaged, remaining=len(damaged)),
+        "scan wrongly": lambda: refuse(lambda: _core.scan_frames(sound, 5, 2, out)),
+        "check": lambda: native.check_frames(sound, start, length),
+        "check wrongly": lambda: refuse(lambda: _core.check_frames(sound, start, length, 2, out)),
+        "copy": lambda: native.copy_spans(source, start, length, out, start),
+        "copy wrongly": lambda: refuse(lambda: native.copy_spans(source, start + 100, length, out, start)),
+        "both passes": both_passes(arguments(), len(SCHEMA.fields)),
+        "both passes wrongly": lambda: refuse(both_passes(arguments(), 3)),
+        "count wrongly": lambda: refuse(lambda: _core.count_values(*arguments(codes=np.empty(2, np.int64)))),
+        "decode": lambda: native_examples.decode_examples(good, schema),
+        "decode odd": lambda: native_examples.decode_examples(odd, schema),
+        "decode bad": lambda: refuse(lambda: native_examples.decode_examples(bad, schema)),
+    }
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory in use from /proc")
+@pytest.mark.parametrize("name", leaking_calls())
+def test_nothing_leaks(name: str) -> None:
+    """20 x 1,000 calls: no object, no buffer, no byte. The first rounds fill caches."""
+    call = leaking_calls()[name]
+    rounds = []
+    for _ in range(20):
+        for _ in range(1000):
+            call()
+        gc.collect()
+        rounds.append((sys.getallocatedblocks(), resident_bytes()))
+    blocks, resident = (last - first for first, last in zip(rounds[4], rounds[-1], strict=True))
+    assert blocks < 1000, "less than one call in fifteen leaves an object behind"
+    assert resident < 256 * 1024, "less than 18 bytes a call of 15,000"
