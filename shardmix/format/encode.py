@@ -37,11 +37,12 @@ def encode_example(values: Mapping[str, Any], features: Features | None = None) 
         more than one dimension are stored row by row.
     features: as in ShardDataset; None tells the kinds from the values.
 
-    Raises ValueError naming the feature: of another kind or shape, out of range, not declared, or missing without a default.
+    Raises ValueError naming the feature: of another kind or shape, out of range, not declared, or missing without a default;
+    and ValueError for more than 2 GiB.
     """
     message = load_messages().Example()
     _fill_features(message.features, values, None if features is None else check_features("features", features))
-    return bytes(message.SerializeToString(deterministic=True))
+    return _serialize(message)
 
 
 def encode_sequence_example(
@@ -68,7 +69,15 @@ def encode_sequence_example(
     for name, steps in feature_lists.items():
         if steps is not None:
             _fill_steps(message.feature_lists.feature_list[name], name, steps, None if declared is None else declared[name])
-    return bytes(message.SerializeToString(deterministic=True))
+    return _serialize(message)
+
+
+def _serialize(message: Any) -> bytes:
+    """Rule 3."""
+    try:
+        return bytes(message.SerializeToString(deterministic=True))
+    except load_messages().EncodeError:
+        raise ValueError("the values take more than 2 GiB, which no protobuf message can hold; write less a record") from None
 
 
 def _fill_features(message: Any, values: Mapping[str, Any], declared: Mapping[str, Any] | None) -> None:

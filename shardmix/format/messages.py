@@ -41,6 +41,7 @@ class Messages(NamedTuple):
     Example: Any
     SequenceExample: Any
     DecodeError: type[Exception]  # what `FromString` raises for bytes that are no such message
+    EncodeError: type[Exception]  # what `SerializeToString` raises for more than 2 GiB
 
 
 @cache
@@ -54,7 +55,7 @@ def load_messages() -> Messages:
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in ("Example", "SequenceExample")
     )
-    return Messages(example, sequence, message.DecodeError)
+    return Messages(example, sequence, message.DecodeError, message.EncodeError)
 
 
 def _describe_file() -> bytes:

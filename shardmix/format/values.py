@@ -59,8 +59,8 @@ def to_numbers(value: Any, dtype: str) -> NDArray[Any]:
     if array.dtype == object and array.size:
         # Python integers of more than 64 bits end here.
         raise ValueError(f"expected {wanted} values, got {_show(array)}")
-    if array.size == 0:
-        return array.astype(wanted)
+    if array.size == 0 or array.dtype == wanted:
+        return np.ascontiguousarray(array, wanted).reshape(array.shape)
     if wanted.kind in "iu":
         return _to_integers(array, wanted)
     accepted = {"b": "b", "f": "biuf", "c": "biufc"}[wanted.kind]

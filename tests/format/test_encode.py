@@ -203,6 +203,21 @@ class TestWhatIsRefused:
         with pytest.raises(ValueError, match="^feature 'x' step 0: an empty list has no kind"):
             encode_sequence_example({}, {"x": [[], []]})
 
+    def test_more_than_protobuf_can_hold(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class TooLarge:
+            """What protobuf does with 2 GiB, without the 2 GiB."""
+
+            def __init__(self) -> None:
+                self.features = load_messages().Example().features
+
+            def SerializeToString(self, deterministic: bool) -> bytes:
+                raise load_messages().EncodeError("Failed to serialize proto")
+
+        messages = load_messages()._replace(Example=TooLarge)
+        monkeypatch.setattr("shardmix.format.encode.load_messages", lambda: messages)
+        with pytest.raises(ValueError, match="^the values take more than 2 GiB"):
+            encode_example({"x": 1})
+
     def test_names_that_are_no_text(self) -> None:
         with pytest.raises(TypeError, match="^expected names as str, got 3$"):
             encode_example({3: 1})  # type: ignore[dict-item]
@@ -234,6 +249,11 @@ class TestRoundTrip:
         array = np.array([[0, 1, 1], [1, 0, 1]], dtype)
         (got,) = decode_record(encode_example({"x": array}, features), resolve_schema(features))
         assert (got.dtype, got.tolist()) == (array.dtype, array.tolist())
+
+    def test_of_more_than_64_megabytes(self) -> None:
+        value = bytes(65 << 20)
+        (got,) = decode_record(encode_example({"x": value}), resolve_schema({"x": FixedLenFeature((), "bytes")}))
+        assert got == value
 
     def test_keeps_every_bit_of_a_nan(self) -> None:
         bits = np.array([0x7F800001, 0x7FC00001, 0xFFFFFFFF], np.uint32)
