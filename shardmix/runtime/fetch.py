@@ -17,10 +17,11 @@ import numpy as np
 
 from ..errors import CorruptShardError
 from ..format.records import Bytes, IntArray, RecordBlock
+from ..format.spans import starts_of
 from ..order.plan import EpochPlan, Plan
 from ..order.schedule import BatchRows
 from .held import BLOCK, LENGTH, NUM_FIELDS, RECORD, SHARD, START, HeldRecords, Released
-from .reads import RecordReader, TrackFile
+from .reads import Piece, RecordReader, TrackFile
 
 
 class Fetched(NamedTuple):
@@ -63,12 +64,10 @@ class LaneReader:
         arrivals = self._departures.take(num_rows)
         size = max(num_rows, self._block_size)
         for first in range(0, len(self._missing), size):
-            self._read_block(self._missing[first : first + size])
+            self._read_missing(self._missing[first : first + size])
         self._missing = self._missing[:0]
         while self._read_upto < self._departures.taken_in:
-            stop = min(self._read_upto + size, self._size)
-            self._read_block(np.arange(self._read_upto, stop))
-            self._read_upto = stop
+            self._read_on(min(self._read_upto + size, self._size))
         if self._read_upto == self._size:
             self.close()
         return self._held.release(arrivals)
@@ -78,15 +77,34 @@ class LaneReader:
         for track in self._tracks:
             track.close()
 
-    def _read_block(self, arrivals: IntArray) -> None:
-        """Read some arrivals, ascending, track by track."""
+    def _read_on(self, stop: int) -> None:
+        """Read the arrivals up to stop-1, track by track."""
+        order, lane = self._order, self._lane
+        arrivals = np.arange(self._read_upto, stop)
+        before, after = order.slot_counts(lane, self._read_upto), order.slot_counts(lane, stop)
+        pieces = [
+            Piece(slot, *piece)
+            for slot, bounds in enumerate(zip(before.tolist(), after.tolist(), strict=True))
+            for piece in order.slot_pieces(lane, slot, *bounds)
+        ]
+        slot, position = order.slot_of(lane, arrivals)
+        place = (starts_of(after - before) - before)[slot] + position
+        self._held.add(arrivals, self._reader.read(self._tracks, pieces), place)
+        self._read_upto = stop
+
+    def _read_missing(self, arrivals: IntArray) -> None:
+        """Read some arrivals, ascending, and none between them."""
         slot, position = self._order.slot_of(self._lane, arrivals)
         shard, number = self._order.addresses(self._lane, arrivals)
         by_track = np.lexsort((position, slot))
-        read = self._reader.read(self._tracks, slot[by_track], shard[by_track], number[by_track])
+        key = np.stack([slot, shard, number])[:, by_track]
+        step = np.diff(key)
+        cuts = np.flatnonzero((step[0] != 0) | (step[1] != 0) | (step[2] != 1)) + 1
+        first, last = key[:, [0, *cuts]], key[2, [*(cuts - 1), -1]]
+        pieces = list(map(Piece, *first.tolist(), (last + 1).tolist()))
         place = np.empty_like(by_track)
         place[by_track] = np.arange(len(by_track))
-        self._held.add(arrivals, read, place)
+        self._held.add(arrivals, self._reader.read(self._tracks, pieces), place)
 
 
 class RowReader:
@@ -164,7 +182,7 @@ class RowReader:
         shard, number = order.addresses(lane, arrival)
         track = TrackFile(self._reader.index)
         try:
-            read = self._reader.read([track], np.zeros(1, np.int64), shard, number)
+            read = self._reader.read([track], [Piece(0, int(shard[0]), int(number[0]), int(number[0]) + 1)])
         finally:
             track.close()
         table = np.stack([np.zeros(1, np.int64), read.start, read.length, read.shard, read.record])

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CorruptShardError
+from ..format import backend
 from ..format.framing import FRAME_BYTES
 from ..format.records import Bytes, IntArray
-from ..format.spans import copy_spans, starts_of
+from ..format.spans import starts_of
 from .buffers import BufferPool
 from .reads import RecordsRead
 
@@ -92,12 +93,16 @@ class HeldRecords:
         at = arrivals - self._first
         table = self._table[:, at]
         self._table[BLOCK, at] = _NOT_HELD
-        numbers, which = np.unique(table[BLOCK], return_inverse=True)
-        rows = np.bincount(which, minlength=len(numbers)).tolist()
-        sizes = np.bincount(which, table[LENGTH], minlength=len(numbers)).tolist()
-        table[BLOCK] = which
+        which = table[BLOCK]
+        which -= (lowest := int(which.min()))
+        rows, sizes = np.bincount(which), np.bincount(which, table[LENGTH])
+        used = np.flatnonzero(rows)
+        rank = np.empty_like(rows)
+        rank[used] = np.arange(len(used))
+        table[BLOCK] = rank[which]
+        leaving = zip((used + lowest).tolist(), rows[used].tolist(), sizes[used].tolist(), strict=True)
         buffers = []
-        for number, num_rows, num_bytes in zip(numbers.tolist(), rows, sizes, strict=True):
+        for number, num_rows, num_bytes in leaving:
             block = self._blocks[number]
             buffers.append(block.buffer)
             block.wanted_rows -= num_rows
@@ -119,7 +124,7 @@ class HeldRecords:
         start, length = self._table[START, at], self._table[LENGTH, at]
         out = self._pool.take(int(length.sum()))
         out_start = starts_of(length)
-        copy_spans(block.buffer, start, length, out, out_start)
+        backend.copy_spans(block.buffer, start, length, out, out_start)
         self._table[START, at] = out_start
         block.buffer, block.frame_bytes = out, 0
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from ..order.split import Split
 from .buffers import BufferPool
 
 MAX_GAP_BYTES = 1 << 14  # reading on costs less than another system call
-_MAX_SPARSE = 64  # lengths looked up for each record wanted, before it is looked up alone
 
 
 class Share(NamedTuple):
@@ -38,7 +38,7 @@ class Share(NamedTuple):
 
 
 class RecordsRead(NamedTuple):
-    """Records in memory, in the order in which they were asked for."""
+    """Records in memory, piece by piece."""
 
     buffer: Bytes
     start: IntArray  # (rows,) where the payload begins in the buffer
@@ -46,6 +46,12 @@ class RecordsRead(NamedTuple):
     shard: IntArray  # (rows,)
     record: IntArray  # (rows,) number in the shard
     damages: dict[int, CorruptShardError]  # row → what is wrong with it; rows of one damage share it
+
+
+class _Place(TypedDict):
+    path: str
+    record: int
+    offset: int
 
 
 class TrackFile:
@@ -78,6 +84,27 @@ class TrackFile:
             file.close()
 
 
+class Piece(NamedTuple):
+    """Records that follow each other in a track: numbers first … stop-1 of those of the shard that are in the set."""
+
+    slot: int  # of the track
+    shard: int
+    first: int
+    stop: int
+
+
+class _Run(NamedTuple):
+    """Records that are read at once."""
+
+    slot: int
+    shard: int
+    offset: int  # byte of the shard at which the first frame begins
+    num_bytes: int
+    record: IntArray  # (rows,)
+    length: IntArray  # (rows,)
+    stride: IntArray  # (rows,) bytes from the beginning of a frame to that of the next that is wanted
+
+
 @dataclass(frozen=True)
 class RecordReader:
     """Reads records of one corpus, or of a set of it."""
@@ -87,71 +114,64 @@ class RecordReader:
     verify: str
     pool: BufferPool
 
-    def read(self, tracks: Sequence[TrackFile], slot: IntArray, shard: IntArray, number: IntArray) -> RecordsRead:
-        """Read records, those of a track side by side and in its order.
-
-        slot: (rows,) whose file of `tracks` reads each. shard: (rows,). number: (rows,) number of the record among those of the
-        shard that are in the set.
+    def read(self, tracks: Sequence[TrackFile], pieces: Sequence[Piece]) -> RecordsRead:
+        """Read pieces of tracks, those of a track in its order.
 
         Raises StaleIndexError where the bytes are not those of the index, OSError where they cannot be read.
         """
-        record = number
-        for share in reversed(self.shares):
-            record = share.split.records(share.name, shard, record)
-        offset, length = self._locate(slot, shard, record)
-        end = offset + length + FRAME_BYTES
-        first = self._begin_runs(slot, shard, number, offset, end)
-        run_bytes = end[np.append(first[1:], len(end)) - 1] - offset[first]
-        place = starts_of(run_bytes)
-        buffer = self.pool.take(int(run_bytes.sum()))
-        start = np.repeat(place - offset[first], np.diff(first, append=len(end))) + offset + HEADER_BYTES
+        runs = [run for piece in pieces for run in self._locate(piece)]
+        buffer = self.pool.take(sum(run.num_bytes for run in runs))
+        start = starts_of(np.concatenate([run.stride for run in runs]))
+        start += HEADER_BYTES
+        counts = [len(run.record) for run in runs]
+        shard = np.repeat([run.shard for run in runs], counts)
+        length, record = np.concatenate([run.length for run in runs]), np.concatenate([run.record for run in runs])
         read = RecordsRead(buffer, start, length, shard, record, {})
-        runs = zip(slot[first].tolist(), shard[first].tolist(), first.tolist(), place.tolist(), run_bytes.tolist(), strict=True)
-        for track, run_shard, row, at, size in runs:
-            file = tracks[track].open(run_shard)
-            got, text = file.read_sound(int(offset[row]), buffer[at : at + size])
-            if got < size:
-                self._note_short_run(read, offset, row, at + got, at + size, text)
-        self._judge(read, offset)
+        row = place = 0
+        for run, count in zip(runs, counts, strict=True):
+            end = place + run.num_bytes
+            got, text = tracks[run.slot].open(run.shard).read_sound(run.offset, buffer[place:end])
+            if got < run.num_bytes:
+                self._note_short_run(read, range(row, row + count), place + got, text)
+            row, place = row + count, end
+        self._judge(read)
         return read
 
-    def _note_short_run(self, read: RecordsRead, offset: IntArray, row: int, got: int, end: int, text: str | None) -> None:
-        """The run that begins with `row` gave bytes up to `got` of the buffer, not to `end`: the rest of its records are lost."""
-        frame_end = read.start + read.length + FRAME_BYTES - HEADER_BYTES
-        lost = np.flatnonzero((np.arange(len(frame_end)) >= row) & (frame_end > got) & (frame_end <= end)).tolist()
-        path = self.index.path(int(read.shard[row]))
-        record, at = int(read.record[lost[0]]), int(offset[lost[0]])
+    def _locate(self, piece: Piece) -> list[_Run]:
+        """The runs of a piece: one, or in a set of a split one for each stretch without a large gap."""
+        slot, shard, first, stop = piece
+        if not self.shares:
+            offset, length = self.index.spans(shard, first, stop)
+            stride = length + FRAME_BYTES
+            return [_Run(slot, shard, offset, int(stride.sum()), np.arange(first, stop), length, stride)]
+        record = np.arange(first, stop)
+        for share in reversed(self.shares):
+            record = share.split.records(share.name, np.full_like(record, shard), record)
+        begin, all_lengths = self.index.spans(shard, int(record[0]), int(record[-1]) + 1)
+        at = record - record[0]
+        length, offset = all_lengths[at], starts_of(all_lengths + FRAME_BYTES)[at] + begin
+        frame = length + FRAME_BYTES
+        stride = np.append(np.diff(offset), frame[-1])
+        last = np.append(stride[:-1] - frame[:-1] > MAX_GAP_BYTES, True)
+        stride[last] = frame[last]
+        stops = np.flatnonzero(last) + 1
+        return [
+            _Run(slot, shard, int(offset[a]), int(stride[a:b].sum()), record[a:b], length[a:b], stride[a:b])
+            for a, b in pairwise([0, *stops.tolist()])
+        ]
+
+    def _note_short_run(self, read: RecordsRead, rows: range, got: int, text: str | None) -> None:
+        """A run gave bytes up to `got` of the buffer, and no more: those of its rows that do not end there are lost."""
+        ends = read.start[rows] + read.length[rows] + FRAME_BYTES - HEADER_BYTES
+        lost = rows[int(np.searchsorted(ends, got, side="right")) :]
+        place = self._place(read, lost[0])
         if text is None:
             raise StaleIndexError(
-                "the file ends before this record does; it was cut after it was indexed, build the index again",
-                path=path,
-                record=record,
-                offset=at,
+                "the file ends before this record does; it was cut after it was indexed, build the index again", **place
             )
-        read.damages.update(dict.fromkeys(lost, CorruptShardError(text, path=path, record=record, offset=at)))
+        read.damages.update(dict.fromkeys(lost, CorruptShardError(text, **place)))
 
-    def _locate(self, slot: IntArray, shard: IntArray, record: IntArray) -> tuple[IntArray, IntArray]:
-        """(byte of the frame, bytes of the payload) of each record, looked up by stretches of one shard."""
-        step = np.diff(record)
-        cut = (np.diff(slot) != 0) | (np.diff(shard) != 0) | (step <= 0) | (step > _MAX_SPARSE)
-        first = np.concatenate(([0], np.flatnonzero(cut) + 1))
-        offset, length = np.empty_like(record), np.empty_like(record)
-        for a, b in zip(first.tolist(), [*first[1:].tolist(), len(record)], strict=True):
-            low = int(record[a])
-            begin, lengths = self.index.spans(int(shard[a]), low, int(record[b - 1]) + 1)
-            offsets = starts_of(lengths + FRAME_BYTES) + begin
-            wanted = record[a:b] - low if len(lengths) > b - a else slice(None)
-            offset[a:b], length[a:b] = offsets[wanted], lengths[wanted]
-        return offset, length
-
-    @staticmethod
-    def _begin_runs(slot: IntArray, shard: IntArray, number: IntArray, offset: IntArray, end: IntArray) -> IntArray:
-        """The rows where a run begins: what is read at once."""
-        gap = offset[1:] - end[:-1]
-        joined = (np.diff(slot) == 0) & (np.diff(shard) == 0) & (np.diff(number) == 1) & (gap >= 0) & (gap <= MAX_GAP_BYTES)
-        return np.concatenate(([0], np.flatnonzero(~joined) + 1))
-
-    def _judge(self, read: RecordsRead, offset: IntArray) -> None:
+    def _judge(self, read: RecordsRead) -> None:
         """Check every frame of the buffer; damages are added to those of the read."""
         codes = backend.check_frames(read.buffer, read.start, read.length, verify=self.verify)
         for row in np.flatnonzero(codes).tolist():
@@ -160,8 +180,12 @@ class RecordReader:
             damage, length = Damage(int(codes[row])), int(read.length[row])
             begin = int(read.start[row]) - HEADER_BYTES
             frame = read.buffer.data[begin : begin + length + FRAME_BYTES]
-            path, record, at = self.index.path(int(read.shard[row])), int(read.record[row]), int(offset[row])
+            place = self._place(read, row)
             if damage == Damage.LENGTH_DIFFERS:
-                text = describe_damage(damage, frame, len(frame), length)
-                raise StaleIndexError(text, path=path, record=record, offset=at)
-            read.damages[row] = frame_error(damage, frame, path=path, record=record, offset=at, remaining=len(frame))
+                raise StaleIndexError(describe_damage(damage, frame, len(frame), length), **place)
+            read.damages[row] = frame_error(damage, frame, remaining=len(frame), **place)
+
+    def _place(self, read: RecordsRead, row: int) -> _Place:
+        """Where a row is, for an error."""
+        shard, record = int(read.shard[row]), int(read.record[row])
+        return {"path": self.index.path(shard), "record": record, "offset": self.index.offset(shard, record)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..format.index import Index
 from .buffers import BufferPool
-from .reads import RecordReader, TrackFile
+from .reads import Piece, RecordReader, TrackFile
 
 NUM_SAMPLES = 256
 NUM_SHARDS = 16
@@ -31,8 +31,7 @@ def read_samples(index: Index, *, verify: str, on_corrupt: str) -> list[memoryvi
     samples = []
     try:
         for shard in shards.tolist():
-            number = np.arange(min(quota, int(index.counts[shard])))
-            read = reader.read([track], np.zeros_like(number), np.full_like(number, shard), number)
+            read = reader.read([track], [Piece(0, shard, 0, min(quota, int(index.counts[shard])))])
             if read.damages and on_corrupt == "raise":
                 raise read.damages[min(read.damages)]
             view = read.buffer.data

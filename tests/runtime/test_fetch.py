@@ -316,12 +316,12 @@ def test_a_set_reads_its_own_records(make: Callable[..., Corpus], name: str, mon
     corpus = make([400, 0, 300], padding=20)
     split = Split({"train": 0.9, "valid": 0.1})
     counts = split.counts(np.array(corpus.counts))[name]
-    plan = Plan(counts, lanes=4, shuffle_buffer_size=64)
+    plan = Plan(counts, lanes=1, cycle_length=1, shuffle_buffer_size=64)
     log = Reads(monkeypatch)
     fetched = corpus.reader(plan, shares=(Share(split, name),)).fetch(0, batch(plan, 0, plan.num_records))
     assert len(set(addresses(fetched))) == int(counts.sum())
     assert payloads(fetched) == [corpus.payload(*address) for address in addresses(fetched)]
-    assert log.num_reads < plan.num_records
+    assert log.num_reads <= 16  # parts, not records: what lies between is read with them
 
 
 def test_what_is_looked_at_is_not_overwritten(make: Callable[..., Corpus]) -> None:
