@@ -29,4 +29,4 @@ CC=gcc SHARDMIX_BUILD_C=yes \
     --deselect tests/format/test_native.py::test_nothing_leaks
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc SHARDMIX_BACKEND=c \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    exec "$python" -m pytest -p no:cacheprovider --quiet "$@"
+    exec "$python" -m pytest -p no:cacheprovider --capture=sys --quiet "$@"
