@@ -95,7 +95,7 @@ def _fill_features(message: Any, values: Mapping[str, Any], declared: Mapping[st
 
 def _fill_steps(message: Any, name: str, steps: Any, declared: Any) -> None:
     """Put the steps of one feature into a FeatureList message."""
-    if isinstance(steps, BytesLike) or not hasattr(steps, "__len__"):
+    if isinstance(steps, BytesLike) or not hasattr(steps, "__len__") or getattr(steps, "ndim", 1) == 0:
         raise ValueError(f"feature {name!r}: expected steps, a list or an array, got {type(steps).__name__}")
     if declared is None:
         with _naming(f"feature {name!r}"):

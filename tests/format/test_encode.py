@@ -198,6 +198,8 @@ class TestWhatIsRefused:
             encode_sequence_example({}, {"x": "abc"})
         with pytest.raises(ValueError, match="^feature 'x': expected steps, a list or an array, got int$"):
             encode_sequence_example({}, {"x": 3})
+        with pytest.raises(ValueError, match="^feature 'x': expected steps, a list or an array, got ndarray$"):
+            encode_sequence_example({}, {"x": np.array(3)})
 
     def test_steps_without_a_kind(self) -> None:
         with pytest.raises(ValueError, match="^feature 'x' step 0: an empty list has no kind"):
