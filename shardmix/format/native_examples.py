@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, example
-from .columns import Allocate, Column, Shape, allocate_arrays
+from .columns import Allocate, Column, ColumnSpec, Shape, allocate_arrays
 from .declarations import FixedLenFeature, RawFeature, VarLenFeature, default_array, default_bytes
 from .features import Schema, SchemaField
 from .native import as_ints, copy_spans
@@ -37,6 +37,7 @@ class _Plan(NamedTuple):
     """A schema as C reads it."""
 
     schema: Schema
+    specs: list[ColumnSpec]
     names: bytes
     fields: IntArray  # (fields, 8): take_field in csrc/decode_module.c
     first_level: list[int]  # of each field, among the levels of all
@@ -98,7 +99,8 @@ def _make_plan(schema: Schema) -> _Plan:
         row[2:] = _describe_field(field)
     levels = np.array([field.spec.levels for field in schema.fields], np.int64)
     defaults = {number: _default_column(field) for number, field in enumerate(schema.fields) if _has_default(field)}
-    return _Plan(schema, b"".join(names), fields, starts_of(levels).tolist(), int(levels.sum()), defaults)
+    specs = [field.spec for field in schema.fields]
+    return _Plan(schema, specs, b"".join(names), fields, starts_of(levels).tolist(), int(levels.sum()), defaults)
 
 
 def _describe_field(field: SchemaField) -> tuple[int, ...]:
@@ -176,14 +178,18 @@ def _fill_rows(fill: _Fill, counts: IntArray, column: Column) -> None:
 
 def _allocate_columns(plan: _Plan, counts: IntArray, allocate: Allocate) -> list[Column]:
     """The arrays of all columns, asked for at once: for each its levels of lengths, outermost first, then its values."""
-    requests: list[tuple[Shape, str]] = []
+    rows = counts.shape[1]
     sums = counts.sum(axis=1).tolist()
-    for field, first in zip(plan.schema.fields, plan.first_level, strict=True):
-        sizes = [counts.shape[1], *sums[first : first + field.spec.levels]]
-        requests += [((size,), "int64") for size in sizes[:-1]]
-        requests.append(((sizes[-1], *field.spec.item_shape), field.spec.dtype))
+    requests: list[tuple[Shape, str]] = []
+    for spec, first in zip(plan.specs, plan.first_level, strict=True):
+        items = rows
+        for level in range(first, first + spec.levels):
+            requests.append(((items,), "int64"))
+            items = sums[level]
+        requests.append(((items, *spec.item_shape), spec.dtype))
     arrays = iter(allocate(requests))
-    return [
-        Column(field.spec, lengths=tuple(cast(IntArray, next(arrays)) for _ in range(field.spec.levels)), values=next(arrays))
-        for field in plan.schema.fields
-    ]
+    columns = []
+    for spec in plan.specs:
+        lengths = tuple(cast(IntArray, next(arrays)) for _ in range(spec.levels)) if spec.levels else ()
+        columns.append(Column(spec, next(arrays), lengths))
+    return columns

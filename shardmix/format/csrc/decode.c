@@ -9,6 +9,15 @@
 
 #define ROWS_AT_ONCE 64
 
+typedef struct {
+    const schema *wanted;
+    const payload *payloads;
+    int64_t count;
+    const place *places;
+    const int64_t *counts;
+    const int64_t *codes;
+} decoder;
+
 static int put_length(column *out, int level, int64_t length)
 {
     if (out->lengths_left[level] == 0)
@@ -91,8 +100,8 @@ int64_t item_bytes(const field *f)
     return f->counts_values || f->kind == KIND_BYTES ? size : size * f->num_values;
 }
 
-/* One row of one field, into the room that it has. -1 when it does not fill it exactly. */
-static int decode_field(const field *f, const payload *source, place where, column *out)
+/* One row of a field with lengths, into the room that it has. -1 when it does not fill it exactly. */
+static int decode_levels(const field *f, const payload *source, place where, column *out)
 {
     if (where.start > source->bytes || where.bytes > source->bytes - where.start)
         return -1;
@@ -105,34 +114,77 @@ static int decode_field(const field *f, const payload *source, place where, colu
     return left ? -1 : 0;
 }
 
+/* One row of a field whose rows are all of one size, `item` bytes. -1 when the payload was changed. */
+static inline int decode_dense(const field *f, const payload *source, place where, uint8_t *out, int64_t item)
+{
+    if (where.start > source->bytes || where.bytes > source->bytes - where.start)
+        return -1;
+    const uint8_t *start = source->data + where.start, *end = start + where.bytes;
+    if (f->kind == KIND_FLOAT) {
+        if (where.bytes != item)
+            return -1;
+        if (item == 4)
+            memcpy(out, start, 4);
+        else
+            memcpy(out, start, (size_t)item);
+        return 0;
+    }
+    if (f->kind == KIND_INT64) {
+        if (f->num_values == 1 && where.bytes && where.bytes <= 8 && source->bytes - where.start >= 8)
+            return decode_varint_word(load_u64(start), where.bytes, out);
+        return decode_varints(start, end, out, f->num_values) == f->num_values ? 0 : -1;
+    }
+    uint32_t bytes;
+    start = read_value(start, end, &bytes);
+    if (!start || bytes != item)
+        return -1;
+    memcpy(out, start, bytes);
+    return 0;
+}
+
+/* Some rows of one field. `out` is left where the next row goes. Returns -1, or the first row that was changed. */
+static int64_t decode_rows(const decoder *at, int number, int64_t first, int64_t stop, column *out)
+{
+    const field *f = &at->wanted->fields[number];
+    const place *places = at->places + number;
+    const int64_t *counts = at->counts + f->first_level * at->count;
+    const int64_t item = item_bytes(f);
+
+    for (int64_t row = first; row < stop; row++) {
+        place where = places[row * at->wanted->num_fields];
+        int is_left_out = at->codes[row] != ROW_USUAL || where.start == MISSING_START;
+        if (!f->num_levels) {
+            if (!is_left_out && decode_dense(f, &at->payloads[row], where, out->values, item) < 0)
+                return row;
+            out->values += item;
+            continue;
+        }
+        column next = *out;
+        for (int level = 0; level < f->num_levels; level++) {
+            out->lengths_left[level] = count_entries(counts + row, at->count, level);
+            next.lengths[level] += 8 * out->lengths_left[level];
+        }
+        out->bytes_left = count_entries(counts + row, at->count, f->num_levels) * item;
+        next.values += out->bytes_left;
+        if (is_left_out)
+            memcpy(out->lengths[0], counts + row, 8);
+        else if (decode_levels(f, &at->payloads[row], where, out) < 0)
+            return row;
+        *out = next;
+    }
+    return -1;
+}
+
 int64_t decode_values(const schema *wanted, const payload *payloads, int64_t count, const place *places,
                       const int64_t *counts, const int64_t *codes, column *columns)
 {
+    const decoder at = {wanted, payloads, count, places, counts, codes};
     for (int64_t first = 0; first < count; first += ROWS_AT_ONCE) {
         int64_t stop = count - first < ROWS_AT_ONCE ? count : first + ROWS_AT_ONCE;
         for (int number = 0; number < wanted->num_fields; number++) {
-            const field *f = &wanted->fields[number];
-            column *out = &columns[number];
-            for (int64_t row = first; row < stop; row++) {
-                const int64_t *of_row = counts + f->first_level * count + row;
-                place where = places[row * wanted->num_fields + number];
-                column next = *out;
-
-                for (int level = 0; level < f->num_levels; level++) {
-                    out->lengths_left[level] = count_entries(of_row, count, level);
-                    next.lengths[level] += 8 * out->lengths_left[level];
-                }
-                out->bytes_left = count_entries(of_row, count, f->num_levels) * item_bytes(f);
-                next.values += out->bytes_left;
-
-                if (codes[row] != ROW_USUAL || where.start == MISSING_START) {
-                    if (f->num_levels)
-                        memcpy(out->lengths[0], of_row, 8);
-                } else if (decode_field(f, &payloads[row], where, out) < 0) {
-                    return row;
-                }
-                *out = next;
-            }
+            int64_t changed = decode_rows(&at, number, first, stop, &columns[number]);
+            if (changed >= 0)
+                return changed;
         }
     }
     return -1;

@@ -101,14 +101,6 @@ int64_t count_varints(const uint8_t *p, const uint8_t *end)
     return rest < 0 ? -1 : count + rest;
 }
 
-/* The seven-bit groups of a word's bytes, side by side; the top bits are ignored. */
-static inline uint64_t join_groups(uint64_t w)
-{
-    w = (w & 0x007f007f007f007fu) | ((w & 0x7f007f007f007f00u) >> 1);
-    w = (w & 0x00003fff00003fffu) | ((w & 0x3fff00003fff0000u) >> 2);
-    return (w & 0x000000000fffffffu) | ((w & 0x0fffffff00000000u) >> 4);
-}
-
 /* One varint, byte by byte; NULL when it is cut or too long. */
 static const uint8_t *decode_slowly(const uint8_t *p, const uint8_t *end, uint64_t *value)
 {

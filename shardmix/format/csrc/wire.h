@@ -59,6 +59,23 @@ int64_t count_varints(const uint8_t *p, const uint8_t *end);
  * unaligned. */
 int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room);
 
+/* The seven-bit groups of a word's bytes, side by side; the top bits are ignored. */
+static inline uint64_t join_groups(uint64_t w)
+{
+    w = (w & 0x007f007f007f007fu) | ((w & 0x7f007f007f007f00u) >> 1);
+    w = (w & 0x00003fff00003fffu) | ((w & 0x3fff00003fff0000u) >> 2);
+    return (w & 0x000000000fffffffu) | ((w & 0x0fffffff00000000u) >> 4);
+}
+
+/* Decode a varint of 1 to 8 bytes, the lowest ones of a word. -1 when they are not one varint. */
+static inline int decode_varint_word(uint64_t word, uint32_t bytes, uint8_t *out)
+{
+    uint64_t last = (uint64_t)0x80 << (8 * (bytes - 1)), used = last | (last - 1);
+    uint64_t value = join_groups(word & used);
+    memcpy(out, &value, 8);
+    return (~word & VARINT_TOPS & used) == last ? 0 : -1;
+}
+
 /* Whether some bytes are UTF-8, without surrogates, overlong forms, or anything above U+10FFFF. */
 int is_utf8(const uint8_t *p, const uint8_t *end);
 
