@@ -111,6 +111,25 @@ def known_entries(homes: list[IndexHome], wanted: Wanted) -> dict[int, IndexEntr
     return entries
 
 
+def find_counts(homes: list[IndexHome], corpus: Corpus) -> dict[int, int]:
+    """shard → how many records an index at hand says it has, however old that is; of several, the nearest home's, the newest's.
+
+    For who wants to know whether a shard lost records since.
+    """
+    shard_of = {corpus.name(shard): shard for shard in range(len(corpus))}
+    counts: dict[int, int] = {}
+    for prefix, path in _files_at_hand(homes, corpus):
+        file = read_index_file(path)
+        if file is None:
+            continue
+        rows, shards = _match_names(file, prefix, shard_of)
+        cut_off = file.table.damages
+        for row, shard in zip(rows.tolist(), shards.tolist(), strict=True):
+            if row not in cut_off:
+                counts.setdefault(shard, int(file.table.columns.counts[row]))
+    return counts
+
+
 def write_columns(homes: list[IndexHome], columns: IndexColumns) -> IndexHome | None:
     """Put an index into the first of the homes that is not read-only; None when all are.
 

@@ -2,20 +2,17 @@
 
 Rule 1: in threads of this process, or on any `concurrent.futures.Executor`: the work is a picklable function of paths.
 Rule 2: of several errors, that of the first shard in listing order is raised.
-Rule 3: the bar appears on a terminal, after two seconds.
-Rule 4: a shard that changes while it is scanned is an error, not an entry.
+Rule 3: a shard that changes while it is scanned is an error, not an entry.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,17 +20,15 @@ from ..errors import StaleIndexError
 from .corpus import Corpus
 from .idx import lengths_from_idx
 from .index_table import IndexEntry, make_entry, tag_number
+from .progress import ProgressLike, show_progress
 from .records import IntArray
 from .scan import scan_shard
 from .storage import is_remote, stat_shard
-
-ProgressLike = bool | Callable[[int, int], None] | None
 
 STATS_AT_A_TIME = 256
 MAX_THREADS = 32
 TASKS_PER_THREAD = 8
 MAX_SHARDS_PER_TASK = 64
-BAR_AFTER_SECONDS = 2.0
 
 logger = logging.getLogger("shardmix")
 
@@ -82,7 +77,7 @@ def scan_corpus(
         tasks = _make_tasks(corpus, missing, num_threads)
         futures = [pool.submit(scan_paths, task.paths, compression, on_corrupt) for task in tasks]
         try:
-            with _show_progress(progress, len(missing)) as show:
+            with show_progress(progress, len(missing)) as show:
                 for task, future in zip(tasks, futures, strict=True):
                     while not wait([future], timeout=0.5).done:
                         show(0)
@@ -157,36 +152,3 @@ def _open_executor(executor: Executor | None, num_shards: int) -> Iterator[tuple
         yield pool, num_threads
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _show_progress(progress: ProgressLike, total: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of shards that were done since the last call."""
-    done = 0
-    bar: Any = None
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    begin = time.monotonic()
-
-    def show(num_shards: int) -> None:
-        nonlocal bar, done
-        done += num_shards
-        if callable(progress):
-            if num_shards:
-                progress(done, total)
-        elif bar is not None:
-            bar.update(num_shards)
-        elif progress or (progress is None and is_terminal and time.monotonic() - begin > BAR_AFTER_SECONDS):
-            bar = _open_bar(done, total)
-
-    try:
-        yield show
-    finally:
-        if bar is not None:
-            bar.close()
-
-
-def _open_bar(done: int, total: int) -> Any:
-    from tqdm import tqdm
-
-    bar_class: Any = type("Bar", (tqdm,), {"monitor_interval": 0})  # no thread of its own
-    return bar_class(total=total, initial=done, desc="indexing", unit=" shards", file=sys.stderr)

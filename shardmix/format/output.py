@@ -15,7 +15,10 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
+
 from .framing import FRAME_BYTES, frame_footer, frame_header, frame_record
+from .records import Bytes, IntArray
 
 _WBITS = {"gzip": 31, "zlib": 15}
 _SMALL_PAYLOAD_BYTES = 1 << 16  # up to here one joined frame costs less than three pieces
@@ -51,6 +54,12 @@ class ShardOutput:
             self._put(frame_footer(payload))
         self.lengths.append(num_bytes)
         self.num_bytes += num_bytes + FRAME_BYTES
+
+    def append_frames(self, frames: Bytes, lengths: IntArray) -> None:
+        """Write records that are framed already, end to end; `lengths` are the bytes of their payloads."""
+        self._put(frames.data)
+        self.lengths.frombytes(np.ascontiguousarray(lengths, np.int64).tobytes())
+        self.num_bytes += len(frames)
 
     def finish(self) -> None:
         """Everything to disk; nothing can be appended any more."""

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -238,7 +239,7 @@ class TestBuild:
     def test_bar(self, four_shards, capsys, monkeypatch, nothing_left, progress, is_terminal, seconds, is_shown):
         monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
         clock = iter([100.0])
-        monkeypatch.setattr(index_scan.time, "monotonic", lambda: next(clock, 100.0 + seconds))
+        monkeypatch.setattr(time, "monotonic", lambda: next(clock, 100.0 + seconds))
         build_index(four_shards, progress=progress)
         assert ("indexing" in capsys.readouterr().err) is is_shown
 
