@@ -20,10 +20,11 @@ from concurrent.futures import Executor
 
 from .corpus import Corpus, ShardsLike, find_shards
 from .index_build import Wanted, build_columns, read_whole, write_columns
-from .index_scan import ProgressLike, logger
+from .index_scan import logger
 from .index_store import IndexHome, find_homes, home_beside, lock_index
 from .index_table import make_columns, make_entry, tag_number
 from .index_view import Index, make_index
+from .progress import ProgressLike
 from .records import IntArray
 from .scan import check_on_corrupt
 from .storage import resolve_compression, stat_shard

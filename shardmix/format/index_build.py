@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from .corpus import Corpus
 from .index_file import IndexFile, write_index_file
-from .index_scan import ProgressLike, scan_corpus, stat_corpus
+from .index_scan import scan_corpus, stat_corpus
 from .index_store import BESIDE_PREFIX, IndexHome, index_paths, read_index_file, remove_replaced
 from .index_table import IndexColumns, IndexEntry, IndexTable, make_columns
+from .progress import ProgressLike
 from .records import IntArray
 from .storage import COMPRESSIONS
 
