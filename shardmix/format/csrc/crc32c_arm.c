@@ -28,14 +28,16 @@ static int is_supported(void) /* every Apple CPU of this architecture has both *
 }
 #endif
 
-#if defined(__clang__)
+#if defined(__clang__) /* before version 16 arm_acle.h has them only where the whole file is compiled for them */
 #define TARGET __attribute__((target("crc,aes")))
+#define STEP64(crc, word) __builtin_arm_crc32cd((crc), (word))
+#define STEP8(crc, byte) __builtin_arm_crc32cb((crc), (byte))
 #else
 #define TARGET __attribute__((target("+crc+crypto")))
-#endif
-
 #define STEP64(crc, word) __crc32cd((crc), (word))
 #define STEP8(crc, byte) __crc32cb((crc), (byte))
+#endif
+
 #define MULTIPLY(a, b) vgetq_lane_u64(vreinterpretq_u64_p128(vmull_p64((poly64_t)(a), (poly64_t)(b))), 0)
 
 static const uint32_t *shifts;
