@@ -35,6 +35,15 @@ def _shared_folder(name: str) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _reachable_temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let tests that become another user reach their folder: those of pytest, and of each xdist worker in it, are private."""
+    folder = tmp_path_factory.getbasetemp()
+    while folder.parent != folder and folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o777 == 0o700:
+        folder.chmod(0o755)
+        folder = folder.parent
+
+
 @pytest.fixture(scope="session")
 def golden_dir() -> Path:
     """Files that TensorFlow wrote, with the expected values beside them."""
