@@ -1,11 +1,9 @@
 """ShardDataset: TFRecord shards as an IterableDataset in a known order.
 
-Rule 1: what is wrong with the arguments, and what can be known without reading a payload (shards, counts), is said when it is
-built.
-Rule 2: the order of an epoch depends on (shards, seed, epoch, lanes, buffer, cycle, block), never on num_workers; ranks have
-equal shares of the lanes.
-Rule 3: it pickles: workers get the index, the schema and the ranks from the main process. What it opens, each worker opens for
-itself.
+Rule 1: what is wrong with the arguments, and what is known without a look at payloads, is said at construction.
+Rule 2: the order of an epoch depends on (shards, seed, epoch, lanes, buffer, cycle, block), never on num_workers; the ranks have
+    equal shares of the lanes.
+Rule 3: it pickles. Workers get index, schema and ranks from the main process; files each of them opens for itself.
 
 rows.py is what MixLoader's workers use, stream.py what a plain DataLoader does.
 """
@@ -13,9 +11,9 @@ rows.py is what MixLoader's workers use, stream.py what a plain DataLoader does.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.context import get_spawning_popen
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any, Self
 
 import torch.utils.data
@@ -55,9 +53,8 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
     shards: a path, glob, brace range `{00000..00127}`, directory, `name@128`, a list of those, fsspec URLs. Sorted.
     features, sequence_features: name → FixedLenFeature, VarLenFeature, RawFeature or a dict form of the tfrecord package; None is
         inferred from the first records of several shards. Only what is asked for is decoded.
-    transform: called in the worker with each sample, an Example as a dict of numpy values that it owns, and bytes. Under the
-        start
-        methods spawn and forkserver it must pickle: a function of a module, not a lambda.
+    transform: called in the worker with each sample; an Example is a dict of numpy values that it owns, and bytes. Under the
+        start methods spawn and forkserver it must pickle: a function of a module, not a lambda.
     shuffle, seed, shuffle_buffer_size, cycle_length, block_length, lanes: the order. shuffle_buffer_size is in records, the job's
         total; 0 is no buffer. lanes=None: the smallest multiple of world_size that is at least max(16, 8 · world_size).
     compression_type: "auto" (told from the content), "none", "gzip", "zlib".
@@ -76,8 +73,8 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         self,
         shards: ShardsLike,
         *,
-        features: Mapping[str, Any] | None = None,
-        sequence_features: Mapping[str, Any] | None = None,
+        features: Mapping[str, Any] | Sequence[str] | None = None,
+        sequence_features: Mapping[str, Any] | Sequence[str] | None = None,
         transform: Callable[[Any], Any] | None = None,
         shuffle: bool = True,
         seed: int = 0,
@@ -90,7 +87,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         on_corrupt: str = "raise",
         max_corrupt: int | None = None,
         on_hole: str = "shrink",
-        index: str = "auto",
+        index: str | PathLike[str] = "auto",
         cache_dir: str | PathLike[str] | None = None,
         cache_bytes: int | None = None,
         rank: int | None = None,
@@ -110,10 +107,10 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         self._schema = self._declare_schema()
         self._index = open_index(
             shards,
-            compression_type=compression_type or "none",
+            compression_type=compression_type,
             on_corrupt=on_corrupt,
             index=index,
-            cache_dir=None if cache_dir is None else fspath(cache_dir),
+            cache_dir=cache_dir,
         )
         self._counts: IntArray = self._index.counts
         if not self._counts.any():

@@ -45,7 +45,7 @@ class RecordsRead(NamedTuple):
     length: IntArray  # (rows,) bytes of the payload
     shard: IntArray  # (rows,)
     record: IntArray  # (rows,) number in the shard
-    damages: dict[int, CorruptShardError]  # row → what is wrong with it; rows of one damage share it
+    damages: dict[int, CorruptShardError]  # row → what is wrong with it
 
 
 class _Place(TypedDict):
@@ -164,12 +164,10 @@ class RecordReader:
         """A run gave bytes up to `got` of the buffer, and no more: those of its rows that do not end there are lost."""
         ends = read.start[rows] + read.length[rows] + FRAME_BYTES - HEADER_BYTES
         lost = rows[int(np.searchsorted(ends, got, side="right")) :]
-        place = self._place(read, lost[0])
         if text is None:
-            raise StaleIndexError(
-                "the file ends before this record does; it was cut after it was indexed, build the index again", **place
-            )
-        read.damages.update(dict.fromkeys(lost, CorruptShardError(text, **place)))
+            text = "the file ends before this record does; it was cut after it was indexed, build the index again"
+            raise StaleIndexError(text, **self._place(read, lost[0]))
+        read.damages.update((row, CorruptShardError(text, **self._place(read, row))) for row in lost)
 
     def _judge(self, read: RecordsRead) -> None:
         """Check every frame of the buffer; damages are added to those of the read."""

@@ -51,7 +51,7 @@ class Filled(NamedTuple):
     kept: IntArray  # (rows,) which of the asked-for rows they are, ascending; the others are holes
     shard: IntArray  # (rows,) of the kept rows
     record: IntArray  # (rows,)
-    damages: tuple[CorruptShardError, ...]  # what on_corrupt="skip" passed over, each damage once
+    damages: tuple[CorruptShardError, ...]  # what on_corrupt="skip" passed over, one for each record, pads left out
 
 
 class RowSource:
@@ -88,8 +88,7 @@ class RowSource:
             kept = kept[parsed.kept]
         source = fetched.block
         # what a pad repeats is told by the rank that it is a row of
-        own = (fetched.damages[row] for row in sorted(fetched.damages) if not rows.is_pad[row])
-        damages = tuple({id(damage): damage for damage in own}.values())
+        damages = tuple(fetched.damages[row] for row in sorted(fetched.damages) if not rows.is_pad[row])
         return Filled(parsed.structure, parsed.columns, kept, source.shard[kept], source.record[kept], damages)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptShardError
+from ..errors import CorruptShardError, describe_place
 from ..format.records import IntArray
 from ..order.schedule import BatchRows
 from .buffers import BufferPool
@@ -87,23 +87,23 @@ def _fetch_chunks(reader: RowReader, opened: Opened, host: Host, epoch: int) -> 
 
 
 class SkipBudget:
-    """What to do with a damaged record: raise it, or pass over it, log it once, and count it."""
+    """What to do with a damaged record: raise it; or pass over it and count it, logged once for all records of one break."""
 
     def __init__(self, on_corrupt: str, max_corrupt: int | None) -> None:
         self._raises = on_corrupt == "raise"
         self._limit = max_corrupt
-        self._seen: set[int] = set()
-        self.num_damages = 0
+        self._logged: set[tuple[str, str]] = set()
+        self.num_skipped = 0
 
     def pass_over(self, damage: CorruptShardError) -> None:
-        """Skip one record of a damage. Raises it when damage is not to be skipped, or there is too much of it."""
+        """Skip one record. Raises its damage when that is not to be skipped, or there is too much of it."""
         if self._raises:
             raise damage
-        if id(damage) in self._seen:
-            return
-        self._seen.add(id(damage))
-        self.num_damages += 1
-        if self._limit is not None and self.num_damages > self._limit:
-            damage.add_note(f"shardmix: this is damage number {self.num_damages} of the pass, max_corrupt={self._limit}")
+        self.num_skipped += 1
+        if self._limit is not None and self.num_skipped > self._limit:
+            damage.add_note(f"shardmix: this is skipped record number {self.num_skipped} of the pass, max_corrupt={self._limit}")
             raise damage
-        _logger.warning("skipped: %s", damage)
+        text = str(damage).removeprefix(describe_place(damage.path, damage.record, damage.offset))
+        if (damage.path, text) not in self._logged:  # a break of a compressed stream loses all records behind it
+            self._logged.add((damage.path, text))
+            _logger.warning("skipped: %s", damage)

@@ -23,6 +23,7 @@ from shardmix.format.framing import frame_record
 from shardmix.order.schedule import Schedule
 from shardmix.runtime.dataset import RowSource
 from shardmix.runtime.samples import unpack_batch
+from shardmix.runtime.schema_samples import read_samples
 
 UNEVEN = [7, 0, 101, 40, 23]  # the counts of the golden uneven-* shards; feature id is shard * 1000 + record
 IDS = [shard * 1000 + record for shard, count in enumerate(UNEVEN) for record in range(count)]
@@ -140,6 +141,19 @@ def test_features_are_inferred(make_corpus: MakeCorpus) -> None:
     (sample, *_) = ShardDataset(make_corpus([3, 2]))
     assert list(sample) == ["id"]
     assert sample["id"].dtype == np.int64
+
+
+def test_features_are_inferred_from_shards_all_over_the_listing(make_corpus: MakeCorpus) -> None:
+    """Of many records the first of 16 shards, 256 in all; of few all."""
+    many, few = ShardDataset(make_corpus([0, 20] * 18)), ShardDataset(make_corpus([100, 1, 0], name="few"))
+    assert len(read_samples(many._index, verify="full", on_corrupt="raise")) == 256
+    assert len(read_samples(few._index, verify="full", on_corrupt="raise")) == 101
+
+
+def test_a_damaged_sample_is_left_out_of_inference_where_asked(damaged: tuple[str, Path]) -> None:
+    with pytest.raises(CorruptShardError, match="record 5"):
+        len(ShardDataset(damaged[0]))
+    assert len(ids(ShardDataset(damaged[0], on_corrupt="skip"))) == 39
 
 
 def test_sample_values_are_the_users(open_uneven: Callable[..., ShardDataset]) -> None:

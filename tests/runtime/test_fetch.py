@@ -276,6 +276,7 @@ def test_a_damaged_stream_loses_the_records_behind_the_damage(make: Callable[...
     assert lost == list(range(lost[0], 2000))
     sound = [bytes(fetched.block.payload(row)) for row in range(lost[0])]
     assert sound == [corpus.payload(0, record) for record in range(lost[0])]
+    assert [fetched.damages[row].record for row in lost] == lost
     assert fetched.damages[lost[-1]].path == str(corpus.path(0))
 
 
