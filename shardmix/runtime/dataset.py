@@ -23,6 +23,7 @@ from ..format.corpus import ShardsLike
 from ..format.features import Schema, needs_samples, resolve_schema
 from ..format.index import open_index
 from ..format.records import IntArray
+from ..order.lanes import choose_lanes
 from ..order.plan import Plan
 from ..order.split import Split
 from .epochs import SharedEpoch
@@ -31,7 +32,7 @@ from .ranks import World, resolve_world
 from .reads import Share
 from .rows import Filled, Opened, RowSource
 from .schema_samples import read_samples
-from .settings import SEED_LIMIT, check_picklable, check_settings, choose_lanes, integer
+from .settings import SEED_LIMIT, check_picklable, check_settings, integer
 from .stream import Host, iterate_samples
 
 __all__ = ["Filled", "Opened", "RowSource", "ShardDataset"]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ..order.lanes import LEAST_LANES
-from ..order.lanes import choose_lanes as choose_lanes
+from ..order.lanes import LEAST_LANES, choose_lanes
 from .ranks import check_world
 
 SEED_LIMIT = 1 << 63
