@@ -1,5 +1,7 @@
 """The C extension as its wrappers see it; csrc/module.c says what the arguments are."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,9 @@ def check_frames(data: Bytes, start: IntArray, length: IntArray, verify: int, co
 def copy_spans(
     source: Bytes, source_start: IntArray, length: IntArray, out: Bytes, out_start: IntArray, item_bytes: int, /
 ) -> int: ...
+def place_rows(
+    sources: tuple[NDArray[Any], ...], positions: tuple[IntArray, ...], outs: tuple[NDArray[Any], ...], num_rows: int, /
+) -> bool: ...
 def count_values(
     buffers: tuple[Bytes, ...],
     buffer: IntArray,

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .backend import copy_spans
+from .backend import copy_spans, place_rows
 from .spans import expand_spans, starts_of
 
 IntArray = NDArray[np.int64]
@@ -61,6 +61,8 @@ def empty_column(spec: ColumnSpec) -> Column:
 
 def slice_rows(column: Column, start: int, stop: int) -> Column:
     """Rows start … stop-1 of a column, as views. Bounds are those of a Python slice with 0 <= start <= stop."""
+    if not column.lengths:
+        return Column(column.spec, column.values[start:stop], ())
     lengths = []
     for level in column.lengths:
         lengths.append(level[start:stop])
@@ -87,12 +89,16 @@ def take_rows(column: Column, rows: IntArray) -> Column:
 
 
 def scatter_rows(
-    parts: Sequence[Sequence[Column]], positions: Sequence[IntArray], allocate: Allocate = allocate_arrays
+    parts: Sequence[Sequence[Column]],
+    positions: Sequence[IntArray],
+    allocate: Allocate = allocate_arrays,
+    bounds: Sequence[tuple[int, int]] | None = None,
 ) -> list[Column]:
     """Put a batch together: row i of every column of parts[j] becomes row positions[j][i] of the result.
 
-    All parts hold the same specs in the same order; together the positions are 0 … rows-1, each once. One copy a row;
-    `allocate` is called once, for all columns: for each its levels of lengths, outermost first, then its values.
+    All parts hold the same specs in the same order; together the positions are 0 … rows-1, each once. `bounds`: of parts[j]
+    only the rows bounds[j][0] … bounds[j][1]-1. One copy a row; `allocate` is called once, for all columns: for each its levels
+    of lengths, outermost first, then its values.
 
         two = Column(ColumnSpec("x", "int64", (), 0, False), np.array([10, 30]), ())
         one = Column(two.spec, np.array([20]), ())
@@ -100,63 +106,67 @@ def scatter_rows(
 
     Raises ValueError when the parts are of different specs, or rows and positions do not fit.
     """
-    _check_parts(parts, positions)
-    columns = [[part[c] for part in parts] for c in range(len(parts[0]))] if parts else []
-    arrays = iter(allocate([request for column in columns for request in _size_column(column)]))
-    slots = [_as_slice(np.asarray(place, np.int64)) for place in positions]
-    return [_scatter_column(column, positions, slots, arrays) for column in columns]
+    positions = [np.asarray(place, np.int64) for place in positions]
+    _check_parts(parts, positions, bounds)
+    columns = [_cut_column(column, bounds) for column in zip(*parts, strict=True)]
+    num_rows = sum(map(len, positions))
+    arrays = iter(allocate([request for column in columns for request in _size_column(column, num_rows)]))
+    result, dense, outs = [], [], []
+    for column in columns:
+        spec = column[0].spec
+        if spec.levels:
+            result.append(_scatter_ragged(column, positions, arrays))
+            continue
+        values = next(arrays)
+        dense.append([part.values for part in column])
+        outs.append(values)
+        result.append(Column(spec, values, ()))
+    place_rows(dense, positions, outs, num_rows)
+    return result
 
 
-def _check_parts(parts: Sequence[Sequence[Column]], positions: Sequence[IntArray]) -> None:
-    if len(parts) != len(positions):
+def _check_parts(
+    parts: Sequence[Sequence[Column]], positions: Sequence[IntArray], bounds: Sequence[tuple[int, int]] | None
+) -> None:
+    if len(parts) != len(positions) or (bounds is not None and len(parts) != len(bounds)):
         raise ValueError(f"scatter_rows: got {len(parts)} parts and positions for {len(positions)}, expected as many")
-    for part, place in zip(parts, positions, strict=True):
-        if [column.spec for column in part] != [column.spec for column in parts[0]]:
+    specs = [column.spec for column in parts[0]] if parts else []
+    for j, (part, place) in enumerate(zip(parts, positions, strict=True)):
+        if [column.spec for column in part] != specs:
             raise ValueError(f"scatter_rows: parts of different columns: {[column.spec for column in part]!r} and others")
         for column in part:
-            if count_rows(column) != len(place):
-                raise ValueError(
-                    f"scatter_rows: column {column.spec.name!r}: got {count_rows(column)} rows and {len(place)} positions"
-                )
+            rows = count_rows(column) if bounds is None else bounds[j][1] - bounds[j][0]
+            if rows != len(place):
+                raise ValueError(f"scatter_rows: column {column.spec.name!r}: got {rows} rows and {len(place)} positions")
 
 
-def _size_column(column: Sequence[Column]) -> list[tuple[Shape, DTypeLike]]:
+def _cut_column(column: Sequence[Column], bounds: Sequence[tuple[int, int]] | None) -> Sequence[Column]:
+    """The asked-for rows of one column of all parts."""
+    if bounds is None:
+        return column
+    return [slice_rows(part, start, stop) for part, (start, stop) in zip(column, bounds, strict=True)]
+
+
+def _size_column(column: Sequence[Column], num_rows: int) -> list[tuple[Shape, DTypeLike]]:
     """The arrays that one column of the result needs, from what its parts hold."""
     spec = column[0].spec
+    if not spec.levels:
+        return [((num_rows, *spec.item_shape), spec.dtype)]
     sizes: list[tuple[Shape, DTypeLike]] = [
         ((sum(len(part.lengths[level]) for part in column),), np.int64) for level in range(spec.levels)
     ]
     return [*sizes, ((sum(len(part.values) for part in column), *spec.item_shape), spec.dtype)]
 
 
-def _as_slice(positions: IntArray) -> slice | IntArray:
-    """Regular ascending positions as a slice, for a strided copy; others as they are."""
-    if len(positions) == 0:
-        return slice(0, 0)
-    if len(positions) == 1:
-        return slice(int(positions[0]), int(positions[0]) + 1)
-    step = int(positions[1] - positions[0])
-    if step > 0 and (np.diff(positions) == step).all():
-        return slice(int(positions[0]), int(positions[-1]) + 1, step)
-    return positions
-
-
-def _scatter_column(
-    column: Sequence[Column],
-    positions: Sequence[IntArray],
-    slots: Sequence[slice | IntArray],
-    arrays: Iterator[NDArray[np.generic]],
+def _scatter_ragged(
+    column: Sequence[Column], positions: Sequence[IntArray], arrays: Iterator[NDArray[np.generic]]
 ) -> Column:
-    """One column of the result, in the next arrays of `arrays`."""
+    """One ragged or bytes column of the result, in the next arrays of `arrays`."""
     spec = column[0].spec
     lengths = tuple(cast(IntArray, next(arrays)) for _ in range(spec.levels))
     values = next(arrays)
-    if not lengths:
-        for part, slot in zip(column, slots, strict=True):
-            values[slot] = part.values
-        return Column(spec, values, ())
     # `items[j]`: where the items of parts[j] go, at the level at hand; `starts[j]`: where their spans go, one level below.
-    items = [np.asarray(place, np.int64) for place in positions]
+    items = list(positions)
     starts: list[IntArray] = []
     for level, out in enumerate(lengths):
         for part, item in zip(column, items, strict=True):

@@ -1,10 +1,11 @@
-"""The C twins of crc32c, scan_frames, check_frames and copy_spans: signatures, checks and texts are those of the Python twins.
+"""The C twins of crc32c, frames and spans: signatures, checks and texts are those of the Python twins.
 
 Rule 1: C gets arrays of the type that it expects, and never a wrong call: that goes to the Python twin, which has the text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,19 @@ def copy_spans(
             f"to {out_start[bad]} of {len(out)}"
         )
     return None
+
+
+def place_rows(
+    sources: Sequence[Sequence[NDArray[Any]]], positions: Sequence[IntArray], outs: Sequence[NDArray[Any]], num_rows: int
+) -> None:
+    """Put the rows of dense columns in their places; see `spans.place_rows`."""
+    flat = tuple([rows for parts in sources for rows in parts])
+    try:
+        if _core.place_rows(flat, tuple(positions), tuple(outs), num_rows):
+            return
+    except (ValueError, TypeError, BufferError):
+        pass  # arrays that are no plain memory, or do not fit: the Python twin has the text
+    spans.place_rows(sources, positions, outs, num_rows)
 
 
 def as_ints(numbers: IntArray) -> IntArray:

@@ -1,4 +1,4 @@
-"""Copy spans of items between flat arrays: the Python twin of the C function `copy_spans`.
+"""Copy spans of items between flat arrays, and rows to their places: the Python twins of the C functions.
 
 Rule 1: a span is (start, length) in items along the first axis; lengths are counted in items, not in bytes.
 Rule 2: neighbouring spans that are contiguous on both sides are copied as one.
@@ -8,6 +8,7 @@ costs 300 ns and hardly more when it is longer, an index 4 to 12 ns an item; the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,22 @@ def copy_spans(source: Array, source_start: IntArray, length: IntArray, out: Arr
         return
     taken = _slice_or_items(source_start, length)
     out[_slice_or_items(out_start, length)] = source[taken]
+
+
+def place_rows(
+    sources: Sequence[Sequence[Array]], positions: Sequence[IntArray], outs: Sequence[Array], num_rows: int
+) -> None:
+    """`outs[c][positions[p]] = sources[c][p]` for every column c and part p, along the first axis, of `num_rows` rows.
+
+    Raises ValueError where arrays and positions do not fit; with the C backend nothing is copied then.
+    """
+    for out, parts in zip(outs, sources, strict=True):
+        for rows, places in zip(parts, positions, strict=True):
+            if len(out) != num_rows or len(rows) != len(places):
+                raise ValueError(f"place_rows: got {len(rows)} rows, {len(places)} positions, {len(out)} of {num_rows} to fill")
+            if len(places) and not (0 <= places.min() and places.max() < num_rows):
+                raise ValueError(f"place_rows: positions from {places.min()} to {places.max()}, expected 0 to {num_rows - 1}")
+            out[places] = rows
 
 
 def _merge_neighbours(

@@ -71,9 +71,10 @@ class Assembler:
 
     def _scatter(self, parts: Sequence[Part], filled: IntArray | None) -> list[Column]:
         columns = scatter_rows(
-            [[slice_rows(column, part.start, part.stop) for column in part.chunk.columns] for part in parts],
+            [part.chunk.columns for part in parts],
             [part.positions for part in parts],
             self._memory.allocate,
+            [(part.start, part.stop) for part in parts],
         )
         return columns if filled is None else [take_rows(column, filled) for column in columns]
 

@@ -13,6 +13,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from ..format.columns import Shape
 from .handoff import align, round_to_pages
 
 Bytes = NDArray[np.uint8]
+Layout = tuple[list[tuple[Shape, np.dtype[Any], int]], int]  # (shape, dtype, offset) of each array, bytes of all
 MAX_IDLE = 8  # buffers kept for the next batches; a user who holds on to more gets new ones
 
 
@@ -32,15 +34,14 @@ class BatchMemory:
         self.pinned = pinned
         self._idle: deque[Bytes] = deque(maxlen=MAX_IDLE)
         self.num_allocated = 0  # buffers made so far
+        self._requests: Sequence[tuple[Shape, DTypeLike]] = []
+        self._layout: Layout = ([], 0)
 
     def allocate(self, requests: Sequence[tuple[Shape, DTypeLike]]) -> list[NDArray[np.generic]]:
         """Arrays of one batch, in one buffer that they keep alive."""
-        places, end = [], 0
-        for shape, dtype in requests:
-            kind = np.dtype(dtype)
-            start = align(end)
-            end = start + math.prod(shape) * kind.itemsize
-            places.append((shape, kind, start))
+        if requests != self._requests:  # dense batches of one size ask for the same again and again
+            self._requests, self._layout = list(requests), _lay_out(requests)
+        places, end = self._layout
         lease = self._lease(end)
         return [np.ndarray(shape, kind, lease, start) for shape, kind, start in places]
 
@@ -67,3 +68,14 @@ class BatchMemory:
             pinned: Bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
             return pinned
         return np.empty(size, np.uint8)
+
+
+def _lay_out(requests: Sequence[tuple[Shape, DTypeLike]]) -> Layout:
+    """Where each array begins, and where the last one ends."""
+    places, end = [], 0
+    for shape, dtype in requests:
+        kind = np.dtype(dtype)
+        start = align(end)
+        end = start + math.prod(shape) * kind.itemsize
+        places.append((shape, kind, start))
+    return places, end

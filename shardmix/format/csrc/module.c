@@ -10,6 +10,7 @@
 #include "crc32c.h"
 #include "decode_module.h"
 #include "frames.h"
+#include "rows.h"
 #include "spans.h"
 
 /* crc32c(data, value, portable) -> int */
@@ -147,6 +148,7 @@ static PyMethodDef functions[] = {
     {"check_frames", py_check_frames, METH_VARARGS, "check_frames(data, start, length, verify, codes)"},
     {"copy_spans", py_copy_spans, METH_VARARGS,
      "copy_spans(source, source_start, length, out, out_start, item_bytes) -> first bad span, or -1"},
+    {"place_rows", py_place_rows, METH_VARARGS, "place_rows(sources, positions, outs, num_rows) -> bool; see csrc/rows.c"},
     {"count_values", py_count_values, METH_VARARGS, "Pass 1 of decoding; see csrc/decode_module.c"},
     {"decode_examples", py_decode_examples, METH_VARARGS, "Pass 2 of decoding; see csrc/decode_module.c"},
     {NULL, NULL, 0, NULL},
