@@ -123,7 +123,7 @@ def deliver_map(
     def rounds() -> Iterator[Round]:
         for epoch in run.start.epochs():
             on_epoch(epoch)
-            yield from cut(batches, run.num_workers, epoch, run.start.skip if epoch == run.start.epoch else 0)
+            yield from cut(batches, run.num_workers, epoch, run.start.place.step if epoch == run.start.epoch else 0)
             on_epoch(epoch + 1)
 
     link = run.link()

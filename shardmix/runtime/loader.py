@@ -14,27 +14,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import count as count_up
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data._utils.collate import default_collate
 
 from ..order.hashing import SAMPLER, WORKERS, hash64
-from ..order.schedule import UNEVEN, Schedule
+from ..order.schedule import UNEVEN
 from .assemble import Assembler
 from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
 from .dataset import Opened, ShardDataset
 from .feeds import Delivery
+from .gradients import LoaderReport
 from .link import Counts
 from .memory import BatchMemory
 from .passes import Mixer, MixIterator
-from .progress import OwnEpoch, Progress, Start
+from .progress import Loaded, OwnEpoch, Place, Progress, Start
 from .pulled import UserSchedule
-from .ranks import World, resolve_world
-from .sampler_state import EpochStates, check_resumable, find_generator
+from .sampler_state import EpochStates, find_generator, find_length, find_obstacle
 from .samples import collate
-from .state import Loaded, State, check_state, order_of_map, order_of_shards, state_of_map, state_of_shards
+from .settings import SEED_LIMIT, integer
+from .shard_plan import Batching, ShardPlan, plan_shards, read_place
+from .state import State, check_state, order_of_map, state_of_map
 from .workers import Workers
 
 _loader_numbers = count_up()
@@ -64,8 +66,10 @@ class MixLoader(DataLoader[Any]):
     cause: CorruptShardError, ParseError, an exception of the user's dataset; RuntimeError for a worker that died.
     """
 
-    # Accelerate then leaves the loader as it is: it would take the dataset out and lose rows
+    # Accelerate then leaves the loader as it is: it would take the dataset out and lose rows. What it asks of its own loaders:
     _is_accelerate_prepared = True
+    end_of_dataloader = False  # see gradients.py
+    remainder = 0
 
     def __init__(
         self,
@@ -125,88 +129,86 @@ class MixLoader(DataLoader[Any]):
         self._workers: Workers | None = None
         self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
         self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
+        self._plan: ShardPlan | None = None  # of the pass that began last, over a ShardDataset
         self._epoch_states = EpochStates(find_generator(self.batch_sampler) if is_map else None)
 
     def __iter__(self) -> MixIterator:  # type: ignore[override]
-        return MixIterator(self._begin, self._deliver, self.__len__)
+        user = UserOfPass(self)
+        return MixIterator(user.begin, user.deliver, self.__len__)
 
     def __len__(self) -> int:
-        """Batches of all passes on this rank; TypeError where it cannot be known."""
+        """Batches of all passes on this rank; of whole passes, also after load_state_dict. TypeError where it cannot be known."""
         if self.schedule is not None:
             raise TypeError("the length of a loader with a schedule is unknown: it depends on what the schedule names")
         if self.repeat is None:
             raise TypeError("the length of a loader with repeat=None is endless")
         if isinstance(self.dataset, ShardDataset):
-            plan = self._plan(self.dataset)
-            return self.repeat * plan.schedule.num_batches(plan.world.rank)
+            return self.repeat * plan_shards(self.dataset, self._batching(), lanes=self._lanes).num_batches
         return self.repeat * super().__len__()
 
     def set_epoch(self, epoch: int) -> None:
         """Make `epoch` that of the next pass; a dataset or sampler that has a set_epoch of its own is told as well.
 
-        After load_state_dict, naming the loaded epoch keeps the loaded place.
+        After load_state_dict, naming the loaded epoch keeps the loaded place, naming another drops it.
+
+        Raises TypeError, ValueError for what is no epoch.
         """
+        epoch = integer(0, SEED_LIMIT)("epoch", epoch)
         self._progress.set_epoch(epoch)
-        for part in (self.dataset, self.sampler, self.batch_sampler):
-            tell = getattr(part, "set_epoch", None)
-            if tell is not None:
-                tell(epoch)
+        self._tell_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the user stands, as plain numbers and texts: after the batches received so far. Costs microseconds.
 
+            checkpoint["loader"] = loader.state_dict()      # json.dumps takes it, torch.save too
+
+        The same on every rank. At the end of an epoch it is the beginning of the next.
+
         Raises NotImplementedError where the order is not known beforehand, with the reason.
         """
         self._check_resumable()
-        place, following = self._progress.place(), self._progress.following(self.repeat)
         if not isinstance(self.dataset, ShardDataset):
-            self._seed_own_generator()
-            order = self._order_of_map()
-            state = state_of_map(place, 0 < order["batches"] <= place.step, following, order)
-            return {**state, "generator": self._epoch_states.find(state["epoch"], self._progress.loaded_generator())}
-        plan = self._plan(self.dataset, place.first_row)
-        is_complete = 0 < plan.schedule.num_batches(plan.world.rank) <= place.step
-        return state_of_shards(place, is_complete, following, plan.schedule, plan.order)
+            return self._state_of_map()
+        place = self._progress.place()
+        if not self._progress.is_under_way or self._plan is None:
+            return plan_shards(self.dataset, self._batching(), place.first_row, self._lanes).state(self._progress, self.repeat)
+        self._plan = self._plan.beginning_at(place.first_row)
+        return self._plan.state(self._progress, self.repeat)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state in the next pass; the passes after it are the epochs after it.
 
-        Raises StateMismatchError, with both sides, when it is of another corpus, seed, lanes or batch.
+            loader.load_state_dict(checkpoint["loader"])    # also with other num_workers, or on another number of ranks
+
+        A data set with lanes=None takes the lanes of the state. Another batch_size goes on at the same row, where no order
+        depends on it.
+
+        Raises StateMismatchError, with both sides, when it is of another corpus, seed, lanes or batch; NotImplementedError as
+        state_dict does.
         """
         self._check_resumable()
-        if not isinstance(self.dataset, ShardDataset):
-            check_state(state, self._order_of_map())
-            self._progress.load(Loaded(state["epoch"], state["pass_epoch"], 0, state["step"], state["generator"]))
+        if isinstance(self.dataset, ShardDataset):
+            place, self._lanes = read_place(state, self.dataset, self._batching())
+            self._progress.load(Loaded(place))
             return
-        lanes = state.get("lanes") if self.dataset.lanes is None else None
-        check_state(state, self._plan(self.dataset, lanes=lanes).order)
-        self._lanes = lanes
-        self._progress.load(Loaded(state["epoch"], state["pass_epoch"], state["rows"]))
+        check_state(state, self._order_of_map())
+        self._progress.load(Loaded(Place(state["epoch"], state["pass_epoch"], 0, state["step"]), state["generator"]))
+        self._tell_epoch(state["epoch"])
+
+    @property
+    def use_stateful_dataloader(self) -> bool:
+        """Whether Accelerate's save_state and load_state include this loader: they do where it has a state."""
+        return self._find_obstacle() is None
 
     def stats(self) -> dict[str, Any]:
         """What was delivered and met so far, over all passes: batches, rows, bytes, holes, pads, damages, messages, seconds."""
         return asdict(self._counts)
 
-    def _plan(self, dataset: ShardDataset, first_row: int = 0, lanes: int | None = None) -> ShardPlan:
-        """The order of a ShardDataset as this rank sees it now."""
-        world = resolve_world(dataset.rank, dataset.world_size)
-        opened = dataset._open(world.world_size, lanes or self._lanes)
-        schedule = Schedule(
-            num_records=opened.plan.num_records,
-            lanes=opened.plan.lanes,
-            batch_size=self.batch_size or 1,
-            world_size=world.world_size,
-            drop_last=self.drop_last,
-            uneven=self.uneven,
-            seed=opened.plan.seed,
-            num_rows=opened.num_rows,
-            first_row=first_row,
-        )
-        return ShardPlan(world, opened, schedule, order_of_shards(dataset, opened, schedule.global_batch))
+    def _batching(self) -> Batching:
+        return Batching(self.batch_size or 1, self.drop_last, self.uneven)
 
-    def _begin(self) -> Mixer:
+    def _begin(self, start: Start) -> Mixer:
         """Begin a pass: called when its first batch is asked for."""
-        start = self._progress.start(self.repeat)
         if isinstance(self.dataset, ShardDataset):
             return self._begin_shards(self.dataset, start)
         generator = self.generator if self.generator is not None else torch.default_generator
@@ -221,7 +223,7 @@ class MixLoader(DataLoader[Any]):
         return begin(deliver_map(run, batches, self._has_batch_sampler, self._epoch_states.note), workers)
 
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
-        plan = self._plan(dataset, start.first_row)
+        plan = self._plan = plan_shards(dataset, self._batching(), start.place.first_row, self._lanes)
         num_workers = number_of_workers(self.num_workers, plan.schedule.lanes, plan.world.world_size)
         workers = self._take_workers(plan.opened, num_workers)
         assembler = self._assembler(dataset.with_source, dataset.on_hole == "fill")
@@ -280,10 +282,13 @@ class MixLoader(DataLoader[Any]):
             self._workers = workers
         return workers
 
-    def _deliver(self, delivery: Delivery) -> None:
-        """Take down that the user has received a batch."""
-        self._progress.deliver(delivery)
-        self._counts.batches += 1
+    def _is_last(self, place: Place) -> bool:
+        """Whether the batch that brought the user to a place is the last of its pass, where that can be known."""
+        if self.repeat is None or place.epoch + 1 < place.pass_epoch + self.repeat or self.schedule is not None:
+            return False
+        if self._plan is not None:
+            return place.step == self._plan.beginning_at(place.first_row).num_batches
+        return self._is_map and place.step == self._num_batches_of_map()
 
     def _seed_own_generator(self) -> None:
         """Seed the sampler's generator, once, from torch's initial seed as it is when it is first needed."""
@@ -291,31 +296,75 @@ class MixLoader(DataLoader[Any]):
             self._is_seeded = True
             self._own_generator.manual_seed(hash64(SAMPLER, torch.initial_seed(), self._number))
 
+    def _tell_epoch(self, epoch: int) -> None:
+        for part in (self.dataset, self.sampler, self.batch_sampler):
+            tell = getattr(part, "set_epoch", None)
+            if tell is not None:
+                tell(epoch)
+
     def _order_of_map(self) -> State:
-        return order_of_map(self.num_workers, self._has_batch_sampler, super().__len__())
+        batch_size = None if self._has_batch_sampler else self.batch_size
+        return order_of_map(self.num_workers, batch_size, self._num_batches_of_map(), find_length(self.dataset))
+
+    def _num_batches_of_map(self) -> int | None:
+        return find_length(self.batch_sampler)
+
+    def _state_of_map(self) -> State:
+        self._seed_own_generator()
+        order, place = self._order_of_map(), self._progress.place()
+        if self._progress.has_ended or (order["batches"] is not None and 0 < order["batches"] <= place.step):
+            place = self._progress.following(self.repeat)
+        return state_of_map(place, self._epoch_states.find(place.epoch, self._progress.loaded_generator()), order)
 
     def _check_resumable(self) -> None:
         """Raise NotImplementedError where the order of a pass is not known beforehand."""
-        reason = None
+        obstacle = self._find_obstacle()
+        if obstacle is not None:
+            raise NotImplementedError(f"state: {obstacle}")
+
+    def _find_obstacle(self) -> str | None:
+        """Why there is no state, or None."""
         if not self._is_map and not isinstance(self.dataset, ShardDataset):
-            reason = "an iterable dataset cannot be sought; of iterables only ShardDataset has a state"
-        elif self.schedule is not None:
-            reason = "under `schedule` the rows of a batch depend on all batches before"
-        elif not self.in_order:
-            reason = "with in_order=False the order depends on time"
-        if reason is not None:
-            raise NotImplementedError(f"state: {reason}")
-        if self._is_map:
-            check_resumable(self.batch_sampler)
+            return "an iterable dataset cannot be sought; of iterables only ShardDataset has a state"
+        if self.schedule is not None:
+            return "under `schedule` the rows of a batch depend on all batches before"
+        if not self.in_order:
+            return "with in_order=False the order depends on time"
+        return find_obstacle(self.batch_sampler) if self._is_map else None
 
 
-class ShardPlan(NamedTuple):
-    """The order of a ShardDataset for one rank, and what its state must say of it."""
+class UserOfPass:
+    """Who takes the batches of one pass: what is received is taken down, and told to Accelerate where a program uses it."""
 
-    world: World
-    opened: Opened
-    schedule: Schedule
-    order: State
+    def __init__(self, loader: MixLoader) -> None:
+        self._loader, self._progress = loader, loader._progress
+
+    def begin(self) -> Mixer:
+        """Begin the pass; a pass that cannot begin takes up no epoch, and no loaded place."""
+        self._start = self._progress.next_start(self._loader.repeat)
+        self._mixer = self._loader._begin(self._start)
+        self._progress.begin(self._start)
+        self._report = LoaderReport(self._loader)
+        return self
+
+    def get(self) -> Delivery | None:
+        """The next delivery of the mixer."""
+        delivery = self._mixer.get()
+        if delivery is None:
+            self._progress.end(self._start)
+        return delivery
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take down that the user has received a batch."""
+        self._progress.deliver(self._start, delivery)
+        self._loader._counts.batches += 1
+        if self._report.is_wanted:
+            self._report.tell(self._loader._is_last(self._progress.place()))
+
+    def close(self) -> None:
+        """End the pass."""
+        self._report.close()
+        self._mixer.close()
 
 
 def _check_arguments(

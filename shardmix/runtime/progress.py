@@ -2,7 +2,8 @@
 
 Rule 1: only what the user has received counts; what the mixer made ahead does not.
 Rule 2: without set_epoch each pass is the next epoch; under `repeat` each epoch of the pass is.
-Rule 3: a loaded place is that of the next pass, once; naming another epoch before drops it.
+Rule 3: the user stands in the pass that began last. What an earlier pass still delivers moves nothing.
+Rule 4: a loaded place is that of the next pass, once; naming another epoch before drops it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from .feeds import Delivery
-from .state import Loaded, Place
+
+
+class Place(NamedTuple):
+    """How far the user has come in an epoch: `step` batches, the first of which began at `first_row`."""
+
+    epoch: int
+    pass_epoch: int  # in which the pass began, under `repeat`
+    first_row: int = 0  # of a ShardDataset's epoch
+    step: int = 0  # of a map-style epoch: from its beginning, in any case
 
 
 class EpochCounter(Protocol):
@@ -38,18 +47,28 @@ class OwnEpoch:
         self.next_epoch = epoch
 
 
+class Loaded(NamedTuple):
+    """A place that was loaded, for the next pass."""
+
+    place: Place
+    generator: str | None = None  # of a map-style dataset's sampler, as the epoch began
+
+
 class Start(NamedTuple):
     """Where a pass begins, and how many epochs it has (None: endless)."""
 
-    epoch: int
-    first_row: int  # of a ShardDataset's epoch
-    skip: int  # batches of a map-style epoch that were delivered before
-    generator: str | None  # of a loaded place: its sampler's, as the epoch began
-    repeat: int | None
+    place: Place
+    generator: str | None  # of a loaded place
+    num_epochs: int | None
+
+    @property
+    def epoch(self) -> int:
+        """The first epoch."""
+        return self.place.epoch
 
     def epochs(self) -> Iterator[int]:
         """The numbers of the epochs."""
-        return count(self.epoch) if self.repeat is None else iter(range(self.epoch, self.epoch + self.repeat))
+        return count(self.epoch) if self.num_epochs is None else iter(range(self.epoch, self.epoch + self.num_epochs))
 
 
 class Progress:
@@ -58,54 +77,75 @@ class Progress:
     def __init__(self, epochs: EpochCounter) -> None:
         self._epochs = epochs
         self._loaded: Loaded | None = None
-        self._place: Place | None = None  # of the pass that began last
+        self._pass: Start | None = None  # that began last
+        self._place: Place | None = None  # in it
+        self._has_ended = False  # it has no more batches
 
     def set_epoch(self, epoch: int) -> None:
         """Name the epoch of the next pass; a pass that was begun and left is no longer where the user stands."""
-        self._place = None
+        self._pass = self._place = None
+        if self._loaded is not None and self._loaded.place.epoch != epoch:
+            self._loaded = None
         self._epochs.set(epoch)
 
     def load(self, loaded: Loaded) -> None:
         """Make a loaded place that of the next pass."""
-        self._loaded, self._place = loaded, None
-        self._epochs.set(loaded.epoch)
+        self._pass = self._place = None
+        self._loaded = loaded
+        self._epochs.set(loaded.place.epoch)
 
-    def start(self, repeat: int | None) -> Start:
-        """Begin a pass; from now on the pass after it is the epoch after it."""
-        place, loaded = self.pending()
+    def next_start(self, repeat: int | None) -> Start:
+        """Where the next pass begins."""
+        place = self._next_place()
+        num_epochs = None if repeat is None else max(1, place.pass_epoch + repeat - place.epoch)
+        return Start(place, self.loaded_generator(), num_epochs)
+
+    def begin(self, start: Start) -> None:
+        """A pass has begun; from now on the one after it is the epoch after it."""
+        self._pass, self._place, self._has_ended = start, start.place, False
         self._loaded = None
-        self._place = place
-        self._epochs.set(place.epoch + 1)
-        epochs = None if repeat is None else max(1, place.pass_epoch + repeat - place.epoch)
-        return Start(place.epoch, place.first_row, loaded.skip if loaded else 0, loaded.generator if loaded else None, epochs)
+        self._epochs.set(start.epoch + 1)
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Take down that the user has received a batch."""
-        place = self._place or self.pending()[0]
-        if delivery.epoch != place.epoch:
-            place = Place(delivery.epoch, place.pass_epoch)
+    def deliver(self, start: Start, delivery: Delivery) -> None:
+        """Take down that the user has received a batch of the pass that began with `start`."""
+        if start is not self._pass or self._place is None:
+            return
+        if delivery.epoch != self._place.epoch:
+            self._place = Place(delivery.epoch, self._place.pass_epoch)
             self._epochs.set(delivery.epoch + 1)
-        self._place = place._replace(step=delivery.step + 1)
+        self._place = self._place._replace(step=delivery.step + 1)
+
+    def end(self, start: Start) -> None:
+        """Take down that the pass has no more batches."""
+        if start is self._pass:
+            self._has_ended = True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the user stands in a pass that began, not before the next."""
+        return self._place is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the pass in which the user stands has no more batches."""
+        return self._place is not None and self._has_ended
 
     def place(self) -> Place:
         """Where the user stands: in the pass that began last, or at the beginning of the next."""
-        return self._place or self.pending()[0]
+        return self._place or self._next_place()
 
     def following(self, repeat: int | None) -> Place:
         """The beginning of the epoch after the one at hand: of the same pass under `repeat`, else of the next."""
         place = self.place()
-        if repeat is None or place.epoch + 1 < place.pass_epoch + repeat:
+        if not self.has_ended and (repeat is None or place.epoch + 1 < place.pass_epoch + repeat):
             return Place(place.epoch + 1, place.pass_epoch)
         return Place(self._epochs.next_epoch, self._epochs.next_epoch)
 
     def loaded_generator(self) -> str | None:
         """The state of the sampler's generator in a loaded place that no pass has taken up yet."""
-        loaded = self.pending()[1]
-        return loaded.generator if loaded else None
+        return self._loaded.generator if self._loaded is not None else None
 
-    def pending(self) -> tuple[Place, Loaded | None]:
-        """Where the next pass begins, and the loaded place that says so."""
-        epoch, loaded = self._epochs.next_epoch, self._loaded
-        if loaded is None or loaded.epoch != epoch:
-            return Place(epoch, epoch), None
-        return Place(epoch, loaded.pass_epoch, loaded.first_row, loaded.skip), loaded
+    def _next_place(self) -> Place:
+        if self._loaded is not None:
+            return self._loaded.place
+        return Place(self._epochs.next_epoch, self._epochs.next_epoch)

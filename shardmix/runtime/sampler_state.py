@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 
 def find_generator(batch_sampler: Any) -> torch.Generator | None:
@@ -21,15 +20,20 @@ def find_generator(batch_sampler: Any) -> torch.Generator | None:
     return generator if isinstance(generator, torch.Generator) else None
 
 
-def check_resumable(batch_sampler: Any) -> None:
-    """Raise NotImplementedError for a sampler whose draws cannot be repeated."""
-    sampler = batch_sampler.sampler if isinstance(batch_sampler, BatchSampler) else batch_sampler
-    if isinstance(sampler, SequentialSampler) or find_generator(batch_sampler) is not None:
-        return
-    if isinstance(sampler, RandomSampler):
-        raise NotImplementedError(
-            "state: the sampler draws from torch's global generator, so its epoch cannot be drawn again; give it a generator"
-        )
+def find_obstacle(batch_sampler: Any) -> str | None:
+    """Why the draws of a sampler cannot be repeated, or None."""
+    sampler = getattr(batch_sampler, "sampler", batch_sampler)
+    if getattr(sampler, "generator", False) is None:  # torch's random samplers: None is the global one
+        return "the sampler draws from torch's global generator, so its epoch cannot be drawn again; give it a generator"
+    return None
+
+
+def find_length(sized: Any) -> int | None:
+    """How many it has, where it knows."""
+    try:
+        return len(sized)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def encode_generator(generator: torch.Generator) -> str:

@@ -5,42 +5,47 @@ Rule 2: everything that decides the order is in it, in one list (`order_of_shard
 sides.
 Rule 3: the format is API: a change of it, or of the order, is a new VERSION and a changelog entry.
 Rule 4: where an epoch is complete the state says so as row 0 of the next.
+
+    kind "shards"   of a MixLoader over a ShardDataset: the row of the epoch, over all ranks
+    kind "stream"   of a ShardDataset in a plain DataLoader: the rows that one worker has passed
+    kind "map"      of a MixLoader over a map-style dataset: batches, and the state of the sampler's generator
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StateMismatchError
-from ..order.schedule import Schedule
-from .dataset import Opened, ShardDataset
+from .progress import Place
+
+if TYPE_CHECKING:
+    from .dataset import Opened, ShardDataset
 
 VERSION = 1
+
+# What the user calls it, where that is another name than the state's
+_NAMES = {
+    "lane_buffer": "shuffle_buffer_size // lanes",
+    "global_batch": "batch_size · world_size where that is less than lanes",
+    "digest": "digest of the names, counts and compression of the shards",
+}
 
 State = dict[str, Any]
 
 
-class Place(NamedTuple):
-    """How far the user has come in an epoch: `step` batches, the first of which began at `first_row`."""
-
-    epoch: int
-    pass_epoch: int  # in which the pass began, under `repeat`
-    first_row: int = 0
-    step: int = 0
-
-
-def order_of_shards(dataset: ShardDataset, opened: Opened, global_batch: int) -> State:
-    """What the order of a ShardDataset depends on."""
+def order_of_shards(dataset: ShardDataset, opened: Opened, global_batch: int | None) -> State:
+    """What the order of a ShardDataset depends on; global_batch: None where no batches are made."""
     plan = opened.plan
     return {
+        "kind": "stream" if global_batch is None else "shards",
         "seed": plan.seed,
         "shuffle": plan.shuffle,
         "lanes": plan.lanes,
-        "lane_buffer": plan.shuffle_buffer_size // plan.lanes if plan.shuffle else 0,
+        "lane_buffer": plan.lane_buffer_size,
         "cycle_length": plan.effective_cycle_length,
         "block_length": plan.block_length,
-        "global_batch": global_batch if global_batch < plan.lanes else None,
+        "global_batch": global_batch if global_batch is not None and global_batch < plan.lanes else None,
         "take": dataset.num_taken,
         "split": [[share.name, list(share.split.names), share.split.numbers] for share in opened.shares],
         "records": plan.num_records,
@@ -49,47 +54,44 @@ def order_of_shards(dataset: ShardDataset, opened: Opened, global_batch: int) ->
     }
 
 
+def state_of_shards(place: Place, rows: int, order: State) -> State:
+    """The state at a row of a ShardDataset's epoch."""
+    return {"version": VERSION, "epoch": place.epoch, "rows": rows, "pass_epoch": place.pass_epoch, **order}
+
+
+def order_of_map(num_workers: int, batch_size: int | None, num_batches: int | None, num_items: int | None) -> State:
+    """What the batches of a map-style dataset depend on, besides its sampler; batch_size None: they are of a user's
+    batch_sampler, which the workers do not change. What is not known is None."""
+    workers = None if batch_size is None else max(1, num_workers)
+    return {"kind": "map", "num_workers": workers, "batch_size": batch_size, "batches": num_batches, "items": num_items}
+
+
+def state_of_map(place: Place, generator: str | None, order: State) -> State:
+    """The state at a place of a map-style dataset, and its sampler's generator as the epoch began."""
+    head = {"version": VERSION, "epoch": place.epoch, "step": place.step, "pass_epoch": place.pass_epoch}
+    return {**head, "generator": generator, **order}
+
+
 def check_state(state: Mapping[str, Any], order: State) -> None:
-    """Raise StateMismatchError with both sides when the state is of another order, or of another version."""
+    """Raise StateMismatchError with both sides when the state is of another order, of another kind, or of another version."""
+    check_version(state)
+    differences = {name: (state.get(name), value) for name, value in order.items() if state.get(name) != value}
+    if "kind" in differences:
+        differences = {"kind": differences["kind"]}
+    if differences:
+        lines = [f"{_NAMES.get(name, name)}: state {saved!r}, here {own!r}" for name, (saved, own) in differences.items()]
+        raise StateMismatchError(
+            f"state: it is of another order than the one here; {'; '.join(lines)}. Give the values of the state, or begin "
+            "without it",
+            differences=differences,
+        )
+
+
+def check_version(state: Mapping[str, Any]) -> None:
+    """Raise StateMismatchError when the state was written in another format."""
     version = state.get("version")
     if version != VERSION:
         raise StateMismatchError(
             f"state: version {version!r}, this release reads version {VERSION}; resume with the release that saved it",
             differences={"version": (version, VERSION)},
         )
-    differences = {name: (state.get(name), value) for name, value in order.items() if state.get(name) != value}
-    if differences:
-        lines = [f"{name}: state {saved!r}, loader {own!r}" for name, (saved, own) in differences.items()]
-        raise StateMismatchError(
-            "state: it is of another order than the loader's; " + "; ".join(lines) + ". Give the loader the values of the state, "
-            "or begin anew without it",
-            differences=differences,
-        )
-
-
-def state_of_shards(place: Place, is_complete: bool, following: Place, schedule: Schedule, order: State) -> State:
-    """The state at a place of a ShardDataset; where the epoch is complete, at the beginning of the `following` one."""
-    rows = 0 if is_complete else min(place.first_row + place.step * schedule.global_batch, schedule.stop_row)
-    at = following if is_complete else place
-    return {"version": VERSION, "epoch": at.epoch, "rows": rows, "pass_epoch": at.pass_epoch, **order}
-
-
-def order_of_map(num_workers: int, is_whole: bool, num_batches: int) -> State:
-    """What the batches of a map-style dataset depend on, besides its sampler; `is_whole`: they are of a user's batch_sampler."""
-    return {"kind": "map", "num_workers": 0 if is_whole else max(1, num_workers), "batches": num_batches}
-
-
-def state_of_map(place: Place, is_complete: bool, following: Place, order: State) -> State:
-    """The state at a place of a map-style dataset, without that of its sampler."""
-    at = following if is_complete else place
-    return {"version": VERSION, "epoch": at.epoch, "step": 0 if is_complete else place.step, "pass_epoch": at.pass_epoch, **order}
-
-
-class Loaded(NamedTuple):
-    """A place that was loaded, for the next pass."""
-
-    epoch: int
-    pass_epoch: int  # in which the pass began, under `repeat`
-    first_row: int = 0
-    skip: int = 0  # batches of a map-style epoch
-    generator: str | None = None  # of its sampler, as the epoch began
