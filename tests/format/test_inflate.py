@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shardmix.errors import CorruptShardError
-from shardmix.format.inflate import ENTRY_SPACING
+from shardmix.format.inflate import ENTRY_SPACING, WINDOW_BYTES
 from shardmix.format.storage import open_shard
 
 MEMBER = 3 * ENTRY_SPACING // 4  # every second member begins an entry point
@@ -68,6 +68,15 @@ class TestMembers:
         assert read(shard, 1 * ENTRY_SPACING + 10, 5) == pattern_bytes(5, 11)
         assert reads[0] == begins[3]
         assert begins[1] in reads
+        shard.close()
+
+    def test_one_byte_before_what_is_at_hand(self, write):
+        data = pattern_bytes(3 * WINDOW_BYTES)
+        shard = open_shard(write(gzip.compress(data)))
+        for window in (1, 2):
+            place = window * WINDOW_BYTES
+            assert read(shard, place, 2) == data[place : place + 2]
+            assert read(shard, place - 1, 2) == data[place - 1 : place + 1]
         shard.close()
 
     def test_zlib_begins_again_from_its_start(self, write):
