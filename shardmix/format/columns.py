@@ -107,51 +107,56 @@ def scatter_rows(
     Raises ValueError when the parts are of different specs, or rows and positions do not fit.
     """
     positions = [np.asarray(place, np.int64) for place in positions]
+    bounds = [(0, count_rows(part[0]) if part else 0) for part in parts] if bounds is None else bounds
     _check_parts(parts, positions, bounds)
-    columns = [_cut_column(column, bounds) for column in zip(*parts, strict=True)]
     num_rows = sum(map(len, positions))
-    arrays = iter(allocate([request for column in columns for request in _size_column(column, num_rows)]))
-    result, dense, outs = [], [], []
-    for column in columns:
-        spec = column[0].spec
+    dense, ragged, sizes = [], [], list[tuple[Shape, DTypeLike]]()
+    for column in zip(*parts, strict=True):
+        spec = _check_specs(column)
         if spec.levels:
-            result.append(_scatter_ragged(column, positions, arrays))
-            continue
-        values = next(arrays)
-        dense.append([part.values for part in column])
-        outs.append(values)
-        result.append(Column(spec, values, ()))
+            ragged.append([slice_rows(part, start, stop) for part, (start, stop) in zip(column, bounds, strict=True)])
+            sizes += _size_ragged(ragged[-1])
+        else:
+            dense.append([part.values[start:stop] for part, (start, stop) in zip(column, bounds, strict=True)])
+            sizes.append(((num_rows, *spec.item_shape), spec.dtype))
+    arrays, result, outs, remaining = iter(allocate(sizes)), [], [], iter(ragged)
+    for first in parts[0] if parts else ():
+        if first.spec.levels:
+            result.append(_scatter_ragged(next(remaining), positions, arrays))
+        else:
+            outs.append(next(arrays))
+            result.append(Column(first.spec, outs[-1], ()))
     place_rows(dense, positions, outs, num_rows)
     return result
 
 
 def _check_parts(
-    parts: Sequence[Sequence[Column]], positions: Sequence[IntArray], bounds: Sequence[tuple[int, int]] | None
+    parts: Sequence[Sequence[Column]], positions: Sequence[IntArray], bounds: Sequence[tuple[int, int]]
 ) -> None:
-    if len(parts) != len(positions) or (bounds is not None and len(parts) != len(bounds)):
+    if not len(parts) == len(positions) == len(bounds):
         raise ValueError(f"scatter_rows: got {len(parts)} parts and positions for {len(positions)}, expected as many")
-    specs = [column.spec for column in parts[0]] if parts else []
-    for j, (part, place) in enumerate(zip(parts, positions, strict=True)):
-        if [column.spec for column in part] != specs:
-            raise ValueError(f"scatter_rows: parts of different columns: {[column.spec for column in part]!r} and others")
-        for column in part:
-            rows = count_rows(column) if bounds is None else bounds[j][1] - bounds[j][0]
-            if rows != len(place):
-                raise ValueError(f"scatter_rows: column {column.spec.name!r}: got {rows} rows and {len(place)} positions")
+    for part, place, (start, stop) in zip(parts, positions, bounds, strict=True):
+        if len(part) != len(parts[0]):
+            raise ValueError(f"scatter_rows: parts of {len(parts[0])} and {len(part)} columns, expected as many")
+        if part and (stop - start != len(place) or stop > count_rows(part[0])):
+            raise ValueError(
+                f"scatter_rows: column {part[0].spec.name!r}: got {stop - start} rows and {len(place)} positions, of "
+                f"{count_rows(part[0])} rows"
+            )
 
 
-def _cut_column(column: Sequence[Column], bounds: Sequence[tuple[int, int]] | None) -> Sequence[Column]:
-    """The asked-for rows of one column of all parts."""
-    if bounds is None:
-        return column
-    return [slice_rows(part, start, stop) for part, (start, stop) in zip(column, bounds, strict=True)]
-
-
-def _size_column(column: Sequence[Column], num_rows: int) -> list[tuple[Shape, DTypeLike]]:
-    """The arrays that one column of the result needs, from what its parts hold."""
+def _check_specs(column: Sequence[Column]) -> ColumnSpec:
+    """The spec of one column, which all parts have."""
     spec = column[0].spec
-    if not spec.levels:
-        return [((num_rows, *spec.item_shape), spec.dtype)]
+    for part in column:
+        if part.spec is not spec and part.spec != spec:
+            raise ValueError(f"scatter_rows: parts of different columns: {spec!r} and {part.spec!r}")
+    return spec
+
+
+def _size_ragged(column: Sequence[Column]) -> list[tuple[Shape, DTypeLike]]:
+    """The arrays that one ragged or bytes column of the result needs, from what its parts hold."""
+    spec = column[0].spec
     sizes: list[tuple[Shape, DTypeLike]] = [
         ((sum(len(part.lengths[level]) for part in column),), np.int64) for level in range(spec.levels)
     ]
