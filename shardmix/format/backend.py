@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _choose() -> str:
     if wanted == "python":
         return wanted
     try:
-        from . import _core  # noqa: F401  (only whether it is there)
+        import_module("._core", __package__)
     except ModuleNotFoundError as error:
         if wanted == "c":
             raise ImportError(

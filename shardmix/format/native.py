@@ -79,7 +79,8 @@ def place_rows(
 
 def as_ints(numbers: IntArray) -> IntArray:
     """Numbers as the int64 array that C reads; the same array where it is one."""
-    return np.ascontiguousarray(numbers, np.int64)
+    ints = np.ascontiguousarray(numbers, np.int64)
+    return ints if ints.flags.aligned else ints.copy()
 
 
 def _are_alike(source: NDArray[Any], out: NDArray[Any]) -> bool:

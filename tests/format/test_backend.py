@@ -18,7 +18,15 @@ needs_c = pytest.mark.skipif(find_spec("shardmix.format._core") is None, reason=
 
 SHOW = "from shardmix.format import backend as b; print(b.name, b.crc32c.__module__, b.scan_frames.__module__)"
 # An import of the extension fails as if it were not there, or does not load.
-ABSENT = "import sys; sys.modules['shardmix.format._core'] = None\n"
+ABSENT = """
+import sys
+from importlib.machinery import PathFinder
+class Absent(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name == "shardmix.format._core" else super().find_spec(name, path, target)
+sys.meta_path = [Absent if finder is PathFinder else finder for finder in sys.meta_path]
+"""
 BROKEN = """
 import sys
 class Broken:
@@ -54,6 +62,7 @@ def test_python_can_be_forced() -> None:
 
 
 def test_without_the_extension_python_runs() -> None:
+    assert "No module named 'shardmix.format._core'" in run(ABSENT + "import shardmix.format._core").stderr
     assert run(ABSENT + SHOW).stdout == "python shardmix.format.crc32c shardmix.format.framing\n"
 
 

@@ -20,7 +20,8 @@ from shardmix.format.records import RecordBlock
 from tests.format import wire
 from tests.format.odd_payloads import ODD, PAYLOADS, SCHEMA, SCHEMAS, SEQUENCE_SCHEMA, STRICT_SCHEMA, USUAL
 
-native_examples = pytest.importorskip("shardmix.format.native_examples", reason="the C extension was not built")
+pytest.importorskip("shardmix.format._core", reason="the C extension was not built")
+from shardmix.format import native_examples
 
 pytestmark = pytest.mark.once
 

@@ -1,7 +1,7 @@
 /* Hold the memory behind Python arguments while C works on it without the GIL.
  *
  * Rule 1: an argument is an object with a buffer, never an address.
- * Rule 2: a buffer that is held is contiguous, of the expected type, and writable where it is written.
+ * Rule 2: a buffer that is held is contiguous, of the expected type, aligned where it holds numbers, and writable where it is written.
  */
 
 #include "buffers.h"
@@ -54,6 +54,10 @@ int64_t *hold_ints(held_buffers *held, PyObject *object, int writable, const cha
         return NULL;
     if (!holds_int64(view)) {
         PyErr_Format(PyExc_TypeError, "%s: expected an int64 array", name);
+        return NULL;
+    }
+    if ((uintptr_t)view->buf % sizeof(int64_t)) {
+        PyErr_Format(PyExc_ValueError, "%s: expected an aligned array", name);
         return NULL;
     }
     Py_ssize_t numbers = view->len / 8;

@@ -3,8 +3,8 @@
  * Rule 1: a payload is verified whole, the features that nobody asked for included: protobuf would refuse it whole.
  * Rule 2: what is written in another way than the usual one makes the row odd, and so does what may be an error of the feature
  * (another kind, another number of values, missing): the Python twin decides, and has the text.
- * Rule 3: records resemble the one before. So the k-th key of a record is first compared with its k-th key, by the raw bytes; only
- * where they differ is the name looked up, and its UTF-8 checked.
+ * Rule 3: records resemble the one before. So a record's k-th key is first compared with the k-th key of that one, by the raw
+ * bytes; only where they differ is the name looked up, and its UTF-8 checked.
  *
  * The usual way: Example { features }, SequenceExample { context, feature_lists } once each; map entries of key and value in
  * this order; each asked-for key once; one kind a Feature; numbers packed in one piece.
