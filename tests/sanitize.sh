@@ -17,7 +17,8 @@ copy=build/sanitize/tree
 
 rm -rf build/sanitize
 mkdir -p "$copy"
-tar -cf - --exclude='*.so' --exclude=__pycache__ shardmix tests fuzz setup.py setup.cfg pyproject.toml README.md LICENSE | tar -xf - -C "$copy"
+tar -cf - --exclude='*.so' --exclude=__pycache__ shardmix tests fuzz setup.py setup.cfg pyproject.toml README.md LICENSE \
+    | tar -xf - -C "$copy"
 if [ -d ../shared ]; then ln -s "$root/../shared" build/sanitize/shared; fi
 cd "$copy"
 
@@ -25,8 +26,8 @@ CC=gcc SHARDMIX_BUILD_C=yes \
     CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
     LDFLAGS="-fsanitize=address,undefined" "$python" setup.py --quiet build_ext --inplace
 
-[ $# -gt 0 ] || set -- tests/format/test_parity.py tests/format/test_native.py tests/format/test_framing.py tests/format/test_crc32c.py \
-    --deselect tests/format/test_native.py::test_nothing_leaks
+[ $# -gt 0 ] || set -- tests/format/test_parity.py tests/format/test_native.py tests/format/test_framing.py \
+    tests/format/test_crc32c.py --deselect tests/format/test_native.py::test_nothing_leaks
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc SHARDMIX_BACKEND=c \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
     exec "$python" -m pytest -p no:cacheprovider --capture=sys --quiet "$@"

@@ -1,7 +1,8 @@
 /* Hold the memory behind Python arguments while C works on it without the GIL.
  *
  * Rule 1: an argument is an object with a buffer, never an address.
- * Rule 2: a buffer that is held is contiguous, of the expected type, aligned where it holds numbers, and writable where it is written.
+ * Rule 2: a buffer that is held is contiguous, of the expected type, aligned where it holds numbers, and writable where it is
+ * written.
  */
 
 #include "buffers.h"
