@@ -155,9 +155,9 @@ def nothing_left() -> Iterator[None]:
     yield
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
-        gc.collect()
         left = (_children() - processes, _threads() - threads, _shared_memory() - memory)
         if not any(left) or time.monotonic() > end:
             break
+        gc.collect()
         time.sleep(0.02)
     assert left == (set(), set(), set()), "processes, threads, shared memory that the test left behind"
