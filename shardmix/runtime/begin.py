@@ -73,7 +73,7 @@ def number_of_workers(wanted: int, lanes: int, world_size: int) -> int:
         warnings.warn(
             f"num_workers={wanted}: a rank has {lanes} lanes / {world_size} ranks = {most}; {most} workers are started. "
             f"For more, set lanes={wanted * world_size} (that changes the order)",
-            stacklevel=5,
+            stacklevel=6,
         )
     return min(wanted, most)
 
@@ -123,8 +123,14 @@ def deliver_map(
     def rounds() -> Iterator[Round]:
         for epoch in run.start.epochs():
             on_epoch(epoch)
-            yield from cut(batches, run.num_workers, epoch, run.start.place.step if epoch == run.start.epoch else 0)
-            on_epoch(epoch + 1)
+            drawn = cut(batches, run.num_workers, epoch, run.start.place.step if epoch == run.start.epoch else 0)
+            waiting = next(drawn, None)
+            while waiting is not None:
+                following = next(drawn, None)
+                if following is None:  # some samplers draw once more as they end
+                    on_epoch(epoch + 1)
+                yield waiting
+                waiting = following
 
     link = run.link()
     yield from run_feed(run, link, MapFeed(link, run.assembler, run.counts, rounds(), run.num_workers))

@@ -33,7 +33,7 @@ from .reads import Share
 from .rows import Filled, Opened, RowSource
 from .schema_samples import read_samples
 from .settings import SEED_LIMIT, check_picklable, check_settings, integer
-from .stream import Host, iterate_samples
+from .stream import Host, StreamProgress, iterate_samples, order_of_stream
 
 __all__ = ["Filled", "Opened", "RowSource", "ShardDataset"]
 
@@ -116,7 +116,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         self._counts: IntArray = self._index.counts
         if not self._counts.any():
             raise ValueError(f"{self._index.corpus.parent}: no records in {len(self._counts)} shards, expected at least one")
-        self._epochs = SharedEpoch()
+        self._epochs, self._stream = SharedEpoch(), StreamProgress()
         self._opened: dict[int, Opened] = {}
         self._told_world: World | None = None  # in a worker that was not forked: what the main process found
 
@@ -145,6 +145,23 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         Raises TypeError, ValueError for what is no epoch.
         """
         self._epochs.set(integer(0, SEED_LIMIT)("epoch", epoch))
+        self._stream.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass that began last in this process stands, for a plain DataLoader; as plain numbers and texts.
+
+            loader = torchdata.stateful_dataloader.StatefulDataLoader(dataset, 256, num_workers=4)   # asks in every worker
+
+        MixLoader has a state of its own.
+        """
+        return self._stream.state(self._epochs.next_epoch, order_of_stream(self, *self._find_host()))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the next pass; the passes after it are the epochs after it.
+
+        Raises StateMismatchError, with both sides, when it is of another order, or of another worker.
+        """
+        self._stream.load(state, order_of_stream(self, *self._find_host()))
 
     def take(self, num_records: int) -> Self:
         """The first rows of each epoch's order, over all ranks: another data set, with all the laws.
@@ -187,11 +204,10 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
-        host = Host(self._find_world(), info.id if info else 0, info.num_workers if info else 1)
-        opened = self._open(host.world.world_size)
+        opened, host = self._find_host()
         # torch seeds worker w with base seed + w; workers of one DataLoader share the base seed
-        epoch = self._epochs.begin_pass(info.seed - info.id if info else None)
-        return iterate_samples(self, opened, host, epoch)
+        place = self._stream.begin(self._epochs, info.seed - info.id if info else None)
+        return iterate_samples(self, opened, host, place)
 
     def __repr__(self) -> str:
         count = int(self._counts.sum())
@@ -201,6 +217,12 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         lanes = "" if self.lanes is None else f", lanes={self.lanes}"
         corpus = f"{len(self._counts)} shards, {count} records{of_sets}{taken}"
         return f"{type(self).__name__}({corpus}, {order}{lanes}, cycle_length={self.cycle_length})"
+
+    def _find_host(self) -> tuple[Opened, Host]:
+        """What is open, and whose lanes a pass that begins here is over."""
+        info = get_worker_info()
+        world = self._find_world()
+        return self._open(world.world_size), Host(world, info.id if info else 0, info.num_workers if info else 1)
 
     def _open(self, world_size: int, lanes: int | None = None) -> Opened:
         """What all ranks share: index, schema and plan; cached. `lanes` stands in for lanes=None (a state's)."""
@@ -271,7 +293,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         """The same records, another pass counter."""
         derived = type(self).__new__(type(self))
         vars(derived).update(vars(self))
-        derived._epochs, derived._opened = SharedEpoch(), {}
+        derived._epochs, derived._stream, derived._opened = SharedEpoch(), StreamProgress(), {}
         return derived
 
     def __getstate__(self) -> dict[str, Any]:

@@ -77,6 +77,15 @@ class SharedEpoch:
             self._words[_CURSOR] += 1
             return epoch
 
+    def resume_pass(self, base_seed: int | None, epoch: int) -> None:
+        """A pass begins here in a given epoch; the pass after it is the epoch after it, whatever was known under its seed."""
+        with self._locked():
+            self._words[_NEXT] = epoch + 1
+            if base_seed is not None:
+                self._repetitions.pop(base_seed, None)
+                table = self._words[_TABLE:].reshape(_NUM_PASSES, 4)
+                table[table[:, 0] == base_seed, 3] = 0
+
     def _take_next(self) -> int:
         epoch = int(self._words[_NEXT])
         self._words[_NEXT] = epoch + 1

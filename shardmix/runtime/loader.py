@@ -20,23 +20,22 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data._utils.collate import default_collate
 
-from ..order.hashing import SAMPLER, WORKERS, hash64
+from ..order.hashing import WORKERS, hash64
 from ..order.schedule import UNEVEN
 from .assemble import Assembler
 from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
 from .dataset import Opened, ShardDataset
-from .feeds import Delivery
-from .gradients import LoaderReport
 from .link import Counts
 from .memory import BatchMemory
 from .passes import Mixer, MixIterator
 from .progress import Loaded, OwnEpoch, Place, Progress, Start
 from .pulled import UserSchedule
-from .sampler_state import EpochStates, find_generator, find_length, find_obstacle
+from .receiver import Receiver
+from .sampler_state import SamplerState
 from .samples import collate
 from .settings import SEED_LIMIT, integer
 from .shard_plan import Batching, ShardPlan, plan_shards, read_place
-from .state import State, check_state, order_of_map, state_of_map
+from .state import State, check_state
 from .workers import Workers
 
 _loader_numbers = count_up()
@@ -95,13 +94,12 @@ class MixLoader(DataLoader[Any]):
         repeat: int | None = 1,
     ) -> None:
         _check_arguments(batch_size, batch_sampler, uneven, schedule, repeat, in_order)
-        self._own_generator: torch.Generator | None = None
-        self._is_seeded = False
+        own_generator: torch.Generator | None = None
         is_map = not isinstance(dataset, torch.utils.data.IterableDataset)
         if is_map and shuffle and generator is None and sampler is None and batch_sampler is None:
             # torch's sampler would draw its seed from the global generator
-            self._own_generator = torch.Generator()
-            sampler, shuffle = RandomSampler(dataset, generator=self._own_generator), None
+            own_generator = torch.Generator()
+            sampler, shuffle = RandomSampler(dataset, generator=own_generator), None
         super().__init__(
             dataset,
             batch_size=batch_size,
@@ -122,7 +120,7 @@ class MixLoader(DataLoader[Any]):
         )
         self.uneven, self.schedule, self.repeat = uneven, schedule, repeat
         self._user_collate_fn = collate_fn if collate_fn not in (collate, default_collate) else None
-        self._is_map, self._has_batch_sampler = is_map, batch_sampler is not None
+        self._has_batch_sampler = batch_sampler is not None
         self._number = next(_loader_numbers)
         self._counts = Counts()
         self._memory: BatchMemory | None = None
@@ -130,10 +128,10 @@ class MixLoader(DataLoader[Any]):
         self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
         self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
         self._plan: ShardPlan | None = None  # of the pass that began last, over a ShardDataset
-        self._epoch_states = EpochStates(find_generator(self.batch_sampler) if is_map else None)
+        self._sampler_state = SamplerState(self.batch_sampler, own_generator, self._number) if is_map else None
 
     def __iter__(self) -> MixIterator:  # type: ignore[override]
-        user = UserOfPass(self)
+        user = Receiver(self, self._progress, self._begin, self._is_last)
         return MixIterator(user.begin, user.deliver, self.__len__)
 
     def __len__(self) -> int:
@@ -167,13 +165,15 @@ class MixLoader(DataLoader[Any]):
         Raises NotImplementedError where the order is not known beforehand, with the reason.
         """
         self._check_resumable()
-        if not isinstance(self.dataset, ShardDataset):
-            return self._state_of_map()
-        place = self._progress.place()
-        if not self._progress.is_under_way or self._plan is None:
-            return plan_shards(self.dataset, self._batching(), place.first_row, self._lanes).state(self._progress, self.repeat)
-        self._plan = self._plan.beginning_at(place.first_row)
-        return self._plan.state(self._progress, self.repeat)
+        if self._sampler_state is not None:
+            return self._sampler_state.state(self._progress, self.repeat, self._order_of_map(self._sampler_state))
+        place, plan = self._progress.place(), self._plan
+        if plan is None or not self._progress.is_under_way:
+            dataset: Any = self.dataset
+            plan = plan_shards(dataset, self._batching(), place.first_row, self._lanes)
+        else:
+            plan = self._plan = plan.beginning_at(place.first_row)
+        return plan.state(self._progress, self.repeat)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state in the next pass; the passes after it are the epochs after it.
@@ -191,7 +191,8 @@ class MixLoader(DataLoader[Any]):
             place, self._lanes = read_place(state, self.dataset, self._batching())
             self._progress.load(Loaded(place))
             return
-        check_state(state, self._order_of_map())
+        if self._sampler_state is not None:
+            check_state(state, self._order_of_map(self._sampler_state))
         self._progress.load(Loaded(Place(state["epoch"], state["pass_epoch"], 0, state["step"]), state["generator"]))
         self._tell_epoch(state["epoch"])
 
@@ -215,12 +216,11 @@ class MixLoader(DataLoader[Any]):
         seed = partial(hash64, WORKERS, generator.initial_seed(), self._number)
         workers = self._take_workers(None, self.num_workers)
         run = self._run(start, workers, self._assembler(with_source=False, fill_holes=False), seed)
-        if not self._is_map:
+        if self._sampler_state is None:
             return begin(deliver_iterable(run), workers)
-        self._seed_own_generator()
-        self._epoch_states.begin(start.epoch, start.generator)
+        self._sampler_state.begin(start)
         batches: Any = self.batch_sampler
-        return begin(deliver_map(run, batches, self._has_batch_sampler, self._epoch_states.note), workers)
+        return begin(deliver_map(run, batches, self._has_batch_sampler, self._sampler_state.note), workers)
 
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
         plan = self._plan = plan_shards(dataset, self._batching(), start.place.first_row, self._lanes)
@@ -251,7 +251,7 @@ class MixLoader(DataLoader[Any]):
         if self.pin_memory and not can_pin:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                stacklevel=5,
+                stacklevel=6,
             )
         if self._memory is None:
             self._memory = BatchMemory(can_pin)
@@ -265,7 +265,7 @@ class MixLoader(DataLoader[Any]):
             return kept
         workers = Workers(
             self.dataset,
-            answers_of(self.dataset, opened, self._is_map),
+            answers_of(self.dataset, opened, self._sampler_state is not None),
             num_workers,
             opened=opened,
             prefetch_factor=self.prefetch_factor or 2,
@@ -288,13 +288,7 @@ class MixLoader(DataLoader[Any]):
             return False
         if self._plan is not None:
             return place.step == self._plan.beginning_at(place.first_row).num_batches
-        return self._is_map and place.step == self._num_batches_of_map()
-
-    def _seed_own_generator(self) -> None:
-        """Seed the sampler's generator, once, from torch's initial seed as it is when it is first needed."""
-        if self._own_generator is not None and not self._is_seeded:
-            self._is_seeded = True
-            self._own_generator.manual_seed(hash64(SAMPLER, torch.initial_seed(), self._number))
+        return self._sampler_state is not None and place.step == self._sampler_state.num_batches
 
     def _tell_epoch(self, epoch: int) -> None:
         for part in (self.dataset, self.sampler, self.batch_sampler):
@@ -302,19 +296,9 @@ class MixLoader(DataLoader[Any]):
             if tell is not None:
                 tell(epoch)
 
-    def _order_of_map(self) -> State:
+    def _order_of_map(self, sampler_state: SamplerState) -> State:
         batch_size = None if self._has_batch_sampler else self.batch_size
-        return order_of_map(self.num_workers, batch_size, self._num_batches_of_map(), find_length(self.dataset))
-
-    def _num_batches_of_map(self) -> int | None:
-        return find_length(self.batch_sampler)
-
-    def _state_of_map(self) -> State:
-        self._seed_own_generator()
-        order, place = self._order_of_map(), self._progress.place()
-        if self._progress.has_ended or (order["batches"] is not None and 0 < order["batches"] <= place.step):
-            place = self._progress.following(self.repeat)
-        return state_of_map(place, self._epoch_states.find(place.epoch, self._progress.loaded_generator()), order)
+        return sampler_state.order(self.num_workers, batch_size, self.dataset)
 
     def _check_resumable(self) -> None:
         """Raise NotImplementedError where the order of a pass is not known beforehand."""
@@ -324,47 +308,13 @@ class MixLoader(DataLoader[Any]):
 
     def _find_obstacle(self) -> str | None:
         """Why there is no state, or None."""
-        if not self._is_map and not isinstance(self.dataset, ShardDataset):
+        if self._sampler_state is None and not isinstance(self.dataset, ShardDataset):
             return "an iterable dataset cannot be sought; of iterables only ShardDataset has a state"
         if self.schedule is not None:
             return "under `schedule` the rows of a batch depend on all batches before"
         if not self.in_order:
             return "with in_order=False the order depends on time"
-        return find_obstacle(self.batch_sampler) if self._is_map else None
-
-
-class UserOfPass:
-    """Who takes the batches of one pass: what is received is taken down, and told to Accelerate where a program uses it."""
-
-    def __init__(self, loader: MixLoader) -> None:
-        self._loader, self._progress = loader, loader._progress
-
-    def begin(self) -> Mixer:
-        """Begin the pass; a pass that cannot begin takes up no epoch, and no loaded place."""
-        self._start = self._progress.next_start(self._loader.repeat)
-        self._mixer = self._loader._begin(self._start)
-        self._progress.begin(self._start)
-        self._report = LoaderReport(self._loader)
-        return self
-
-    def get(self) -> Delivery | None:
-        """The next delivery of the mixer."""
-        delivery = self._mixer.get()
-        if delivery is None:
-            self._progress.end(self._start)
-        return delivery
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Take down that the user has received a batch."""
-        self._progress.deliver(self._start, delivery)
-        self._loader._counts.batches += 1
-        if self._report.is_wanted:
-            self._report.tell(self._loader._is_last(self._progress.place()))
-
-    def close(self) -> None:
-        """End the pass."""
-        self._report.close()
-        self._mixer.close()
+        return None if self._sampler_state is None else self._sampler_state.find_obstacle()
 
 
 def _check_arguments(

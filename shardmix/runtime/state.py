@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StateMismatchError
-from .progress import Place
 
 if TYPE_CHECKING:
     from .dataset import Opened, ShardDataset
+    from .progress import Place
 
 VERSION = 1
 
