@@ -93,7 +93,7 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
     except (ShardMixError, OSError, ImportError) as error:
         _tell(error)
-        return 2 if isinstance(error, FileNotFoundError) else 1
+        return 2 if isinstance(error, FileNotFoundError | FileExistsError) else 1
     except (ValueError, TypeError) as error:
         _tell(error)
         return 2

@@ -2,7 +2,7 @@
 
 Rule 1: the function is one of a module and its arguments pickle, so that an executor may run it on another machine.
 Rule 2: the first failure ends all: what has not begun is cancelled, what runs is waited for, then it is raised.
-Rule 3: worker processes of ours die at once, silently, with Ctrl-C.
+Rule 3: worker processes of ours end at once, silently, with Ctrl-C or when their work is given up.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from ..format.progress import ProgressLike, show_progress
+
+SMALL_BYTES = 64 << 20  # done before other processes have begun
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -54,16 +56,26 @@ def run_tasks(
 
 
 @contextmanager
-def open_processes(num_workers: int | None, num_tasks: int | None = None) -> Iterator[Executor | None]:
-    """An executor of `num_workers` processes (None: one a CPU); None where one process is enough."""
-    number = min(num_workers or num_cpus(), num_cpus() if num_tasks is None else max(1, num_tasks))
-    if num_workers is not None and num_workers < 1:
-        raise ValueError(f"workers is {num_workers}, expected at least 1")
-    if number == 1:
+def open_processes(num_workers: int | None, num_tasks: int, num_bytes: int | None = None) -> Iterator[Executor | None]:
+    """An executor of `num_workers` processes, or None where one is enough, this one.
+
+    num_workers: None is one a CPU, and one in all for less than SMALL_BYTES of work (`num_bytes`).
+    """
+    number = num_workers or (1 if num_bytes is not None and num_bytes < SMALL_BYTES else num_cpus())
+    if min(number, num_tasks) <= 1:
         yield None
         return
-    with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_die_with_interrupt) as executor:
+    others = set(active_children())
+    executor = ProcessPoolExecutor(min(number, num_tasks), mp_context=get_context("spawn"), initializer=_die_with_interrupt)
+    try:
         yield executor
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        executor.shutdown(wait=True)
 
 
 def num_cpus() -> int:
