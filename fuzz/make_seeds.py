@@ -1,4 +1,7 @@
-"""Write the seed corpus, fuzz/corpus, from the payloads of the parity tests: python fuzz/make_seeds.py"""
+"""Write the seeds in fuzz/corpus from the payloads of the parity tests: python fuzz/make_seeds.py
+
+What is called found_… there was found by a run of the fuzzer (libFuzzer's -merge=1), and reaches code that the seeds do not.
+"""
 
 from __future__ import annotations
 
