@@ -9,9 +9,11 @@ Rule: everything that a pass needs is fixed here, in the main process; the mixer
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..order.schedule import Schedule
@@ -27,7 +29,7 @@ from .requests import StreamWork
 from .rounds import rounds_of_batch_sampler, rounds_of_sampler
 from .scheduled import ScheduledSteps
 from .source import Answers, MapAnswers, ShardAnswers, StreamAnswers
-from .workers import Workers
+from .workers import Hosts, Threads
 
 Feed = ShardFeed | MapFeed | PulledFeed
 Deliveries = Generator[Delivery, None, None]
@@ -38,7 +40,7 @@ class Run:
     """What a pass of any kind needs; nothing in it leads back to the loader."""
 
     start: Start
-    workers: Workers
+    workers: Hosts
     assembler: Assembler
     counts: Counts
     batch_size: int
@@ -50,8 +52,8 @@ class Run:
 
     @property
     def num_workers(self) -> int:
-        """Who answers: the workers, or with none of them this process."""
-        return max(1, self.workers.num_workers)
+        """Who answers: the workers, or with none of them threads of this process."""
+        return self.workers.num_hosts
 
     def link(self) -> Link:
         """A new talk with the workers."""
@@ -85,9 +87,17 @@ def answers_of(dataset: Any, opened: Opened | None, is_map: bool) -> Answers:
     return MapAnswers(dataset) if is_map else StreamAnswers(dataset)
 
 
-def begin(deliveries: Deliveries, workers: Workers) -> Mixer:
-    """Start mixing: in a thread of its own, or without workers in the user's."""
-    if workers.num_workers == 0:
+def threads_of(dataset: Any, opened: Opened | None, is_map: bool) -> Threads:
+    """Who answers with num_workers=0: as many threads as cores where no user code runs in them, else one."""
+    num_threads = 1
+    if opened is not None and not dataset.runs_user_code:
+        num_threads = min(len(os.sched_getaffinity(0)), opened.plan.lanes)
+    return Threads(partial(answers_of, dataset, opened, is_map), num_threads)
+
+
+def begin(deliveries: Deliveries, workers: Hosts, *, ahead: bool) -> Mixer:
+    """Start mixing: ahead in a thread of its own, or when a batch is asked for."""
+    if not ahead:
         return InlineMixer(deliveries, workers.release)
     return ThreadMixer(deliveries, workers.release, workers.hurry)
 

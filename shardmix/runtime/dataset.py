@@ -271,6 +271,11 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
     def _overrides(self, method: str) -> bool:
         return getattr(type(self), method) is not getattr(ShardDataset, method)
 
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether a parser or transform of the user's is called."""
+        return self._parses_itself() or self.transform is not None
+
     def _parses_itself(self) -> bool:
         return self._overrides("parse") or self._overrides("parse_batch")
 

@@ -23,7 +23,7 @@ from torch.utils.data._utils.collate import default_collate
 from ..order.hashing import WORKERS, hash64
 from ..order.schedule import UNEVEN
 from .assemble import Assembler
-from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
+from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers, threads_of
 from .dataset import Opened, ShardDataset
 from .link import Counts
 from .memory import BatchMemory
@@ -36,7 +36,7 @@ from .samples import collate
 from .settings import SEED_LIMIT, integer
 from .shard_plan import Batching, ShardPlan, plan_shards, read_place
 from .state import State, check_state
-from .workers import Workers
+from .workers import Hosts, Workers
 
 _loader_numbers = count_up()
 
@@ -217,10 +217,11 @@ class MixLoader(DataLoader[Any]):
         workers = self._take_workers(None, self.num_workers)
         run = self._run(start, workers, self._assembler(with_source=False, fill_holes=False), seed)
         if self._sampler_state is None:
-            return begin(deliver_iterable(run), workers)
+            return begin(deliver_iterable(run), workers, ahead=self.num_workers > 0)
         self._sampler_state.begin(start)
         batches: Any = self.batch_sampler
-        return begin(deliver_map(run, batches, self._has_batch_sampler, self._sampler_state.note), workers)
+        deliveries = deliver_map(run, batches, self._has_batch_sampler, self._sampler_state.note)
+        return begin(deliveries, workers, ahead=self.num_workers > 0)
 
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
         plan = self._plan = plan_shards(dataset, self._batching(), start.place.first_row, self._lanes)
@@ -228,10 +229,10 @@ class MixLoader(DataLoader[Any]):
         workers = self._take_workers(plan.opened, num_workers)
         assembler = self._assembler(dataset.with_source, dataset.on_hole == "fill")
         run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), dataset.max_corrupt)
-        return begin(deliver_shards(run, plan.world, plan.schedule), workers)
+        return begin(deliver_shards(run, plan.world, plan.schedule), workers, ahead=True)
 
     def _run(
-        self, start: Start, workers: Workers, assembler: Assembler, seed: Callable[[int], int], max_corrupt: int | None = None
+        self, start: Start, workers: Hosts, assembler: Assembler, seed: Callable[[int], int], max_corrupt: int | None = None
     ) -> Run:
         return Run(
             start=start,
@@ -255,17 +256,20 @@ class MixLoader(DataLoader[Any]):
             )
         if self._memory is None:
             self._memory = BatchMemory(can_pin)
-        return Assembler(self._memory, self._user_collate_fn, with_source, fill_holes)
+        return Assembler(self._memory, self._user_collate_fn, with_source, fill_holes, self.num_workers > 0)
 
-    def _take_workers(self, opened: Opened | None, num_workers: int) -> Workers:
+    def _take_workers(self, opened: Opened | None, num_workers: int) -> Hosts:
         """Workers for one pass: those that persist, where they are free; else new ones."""
+        is_map = self._sampler_state is not None
+        if num_workers == 0:
+            return threads_of(self.dataset, opened, is_map)
         kept = self._workers
         if kept is not None and not kept.is_busy and kept.num_workers == num_workers and kept.opened is opened:
-            kept.is_busy = True
+            kept.take()
             return kept
         workers = Workers(
             self.dataset,
-            answers_of(self.dataset, opened, self._sampler_state is not None),
+            answers_of(self.dataset, opened, is_map),
             num_workers,
             opened=opened,
             prefetch_factor=self.prefetch_factor or 2,
@@ -275,7 +279,7 @@ class MixLoader(DataLoader[Any]):
             worker_init_fn=self.worker_init_fn,
             context=self.multiprocessing_context,
         )
-        workers.is_busy = True
+        workers.take()
         if workers.persistent:
             if kept is not None:
                 kept.close()

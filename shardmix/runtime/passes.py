@@ -4,7 +4,8 @@ Rule 1: the thread knows nothing of the iterator that the user holds, so that dr
 Rule 2: the thread stays at most AHEAD batches ahead of the user. What was mixed and not taken was not delivered.
 Rule 3: an exception ends the pass where its batch was due; StopIteration stays.
 
-num_workers=0 has no thread: each batch is made when it is asked for.
+Data sets other than ShardDataset have no thread at num_workers=0: as with torch, each batch is made when it is asked for, so that
+user code that draws from global generators takes turns with the training loop in a fixed order.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class ThreadMixer:
         self._deliveries, self._release, self._hurry = deliveries, release, hurry
         self._made: queue.SimpleQueue[Delivery | _End] = queue.SimpleQueue()
         self._room = threading.Semaphore(AHEAD)
-        self._is_closed = False
+        self._ending = threading.RLock()  # whoever hurries workers must not meet those that serve another pass already
+        self._is_closed = self._is_released = False
         self._thread = threading.Thread(target=self._run, name="shardmix-mixer", daemon=True)
         self._thread.start()
 
@@ -81,9 +83,10 @@ class ThreadMixer:
         return item
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._thread.is_alive():
-            self._hurry()
+        with self._ending:
+            self._is_closed = True
+            if not self._is_released:
+                self._hurry()
         self._room.release()
         if self._thread is not threading.current_thread():  # garbage may be collected anywhere
             self._thread.join()
@@ -96,6 +99,8 @@ class ThreadMixer:
                     pass
             finally:
                 self._deliveries.close()
+                with self._ending:
+                    self._is_released = True
                 self._release()
         except BaseException as caught:  # it is the user's thread that must see it
             error = caught

@@ -9,6 +9,7 @@ Rule 3: a request of an earlier pass is answered at once, without work.
 from __future__ import annotations
 
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -51,6 +52,10 @@ class Answers(Protocol):
         """The rows that the work names, packed into memory from `allocate`."""
         ...
 
+    def close(self) -> None:
+        """Give back files and iterators."""
+        ...
+
 
 def workers_of_lanes(lanes: IntArray, world_size: int, num_workers: int) -> IntArray:
     """The worker of its rank that hosts each lane: a rank's lanes, l div world_size, are dealt to its workers in turn."""
@@ -84,6 +89,10 @@ class ShardAnswers:
             kept = filled.kept
             source = np.stack((filled.shard, filled.record, rows.lane[kept], rows.is_pad[kept]), axis=1, dtype=np.int64)
         return Answer(filled.structure, filled.columns, filled.kept, source, ended, filled.damages)
+
+    def close(self) -> None:
+        if self._rows is not None:
+            self._rows.close()
 
     def _next_work(self, work: StreamWork, num_workers: int) -> tuple[ShardWork, bool]:
         """The steps after those that this worker gave last, about `num_rows` rows of them."""
@@ -119,6 +128,9 @@ class MapAnswers:
     def begin(self) -> None:
         """An item depends on nothing before it."""
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
     def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
         if not isinstance(work, MapWork):
             raise TypeError(f"a map-style dataset answers no {type(work).__name__}")
@@ -148,6 +160,9 @@ class StreamAnswers:
     def begin(self) -> None:
         self._iterator = None
 
+    def close(self) -> None:
+        self._iterator = None
+
     def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
         if not isinstance(work, StreamWork):
             raise TypeError(f"an iterable dataset answers no {type(work).__name__}")
@@ -164,35 +179,55 @@ def answer_of_samples(samples: list[Any], allocate: Allocate) -> Answer:
 
 
 class ChunkSource(Dataset[Reply]):
-    """The dataset of the private DataLoader: `source[request]` is the reply."""
+    """The dataset of the private DataLoader: `source[request]` is the reply.
 
-    def __init__(self, answers: Answers, num_slabs: int, generation: SharedBytes | PrivateBytes) -> None:
+    With shared memory it lives in a worker process, which tells its number; else it is `host` of `num_hosts` threads.
+    """
+
+    def __init__(
+        self, answers: Answers, num_slabs: int, generation: SharedBytes | PrivateBytes, host: int = 0, num_hosts: int = 1
+    ) -> None:
         self._answers = answers
         self._num_slabs = num_slabs
-        self._generation = generation  # 8 bytes: the number of the pass at hand, written by the main process
+        self._generation = generation  # 8 bytes: the number of the talk at hand, written by the main process
         self._is_shared = isinstance(generation, SharedBytes)
+        self._host, self._num_hosts = host, num_hosts
         self._seen_generation = -1
         self._num_counted = 0
         self._slabs: dict[int, SlabWriter] = {}
         self._structure: Structure | None = None
         self._structure_bytes = b""
+        self._failure: BaseException | None = None  # of the user's worker_init_fn
 
     def __len__(self) -> int:
         return 1 << 60
 
     def __getitem__(self, request: Request) -> Reply:
-        info = get_worker_info()
-        worker, num_workers = (info.id, info.num_workers) if info else (0, 1)
+        info = get_worker_info() if self._is_shared else None
+        host, num_hosts = (info.id, info.num_workers) if info else (self._host, self._num_hosts)
         is_stale = bool(self._generation.array.view(np.int64)[0] > request.generation)
-        empty = Reply(request.generation, worker, request.slab, None, 0, 0, 0.0, False, is_stale, None, ())
+        empty = Reply(request.generation, host, request.slab, None, 0, 0, 0.0, False, is_stale, None, ())
         if request.work is None or is_stale:
             return empty
         started = time.perf_counter()
         try:
-            reply = self._reply(request, request.work, worker, num_workers)
+            if self._failure is not None:
+                raise self._failure
+            reply = self._reply(request, request.work, host, num_hosts)
         except Exception as error:
-            return empty._replace(problem=describe_problem(error, worker) if info else error)
+            return empty._replace(problem=describe_problem(error, host) if info else error)
         return reply._replace(seconds=time.perf_counter() - started)
+
+    def fail(self, error: Exception) -> None:
+        """From now on every answer is this error."""
+        self._failure = error
+
+    def close(self) -> None:
+        """Give back files and memory."""
+        self._answers.close()
+        for writer in self._slabs.values():
+            writer.close()
+        self._slabs.clear()
 
     def _reply(self, request: Request, work: Work, worker: int, num_workers: int) -> Reply:
         if request.generation != self._seen_generation:
@@ -218,16 +253,30 @@ class ChunkSource(Dataset[Reply]):
 
 
 class WorkerInit:
-    """The worker_init_fn of the private DataLoader: shows the user's dataset in get_worker_info(), then calls the user's."""
+    """The worker_init_fn of the private DataLoader: shows the user's dataset in get_worker_info(), then calls the user's.
+
+    Ctrl-C reaches every process of the terminal; it is the main process that ends the workers then. (The handler does nothing,
+    instead of the signal being ignored, since programs that a worker starts would inherit that.)
+    """
 
     def __init__(self, dataset: Any, user_init: Callable[[int], None] | None) -> None:
         self._dataset, self._user_init = dataset, user_init
 
     def __call__(self, worker: int) -> None:
+        signal.signal(signal.SIGINT, _leave_to_the_main_process)
         info = torch_worker._worker_info
-        if info is not None:
-            torch_worker._worker_info = torch_worker.WorkerInfo(
-                id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=self._dataset
-            )
+        if info is None:
+            raise RuntimeError("the worker_init_fn of the private loader is for worker processes")
+        source: Any = info.dataset
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=self._dataset
+        )
         if self._user_init is not None:
-            self._user_init(worker)
+            try:
+                self._user_init(worker)
+            except Exception as error:
+                source.fail(error)
+
+
+def _leave_to_the_main_process(signal_number: int, frame: Any) -> None:
+    """Handle a signal by doing nothing."""

@@ -1,35 +1,80 @@
-"""The worker processes of a loader: a private torch DataLoader over a map-style source.
+"""Who answers: the worker processes of a loader, or threads of this process.
 
-Rule 1: torch starts, feeds, watches and ends the processes; the sampler is the only control channel.
+Rule 1: torch starts, feeds and ends the processes (processes.py watches them); the sampler is the only control channel.
 Rule 2: workers serve one pass at a time. A second live pass gets workers of its own; persistent ones serve the first.
 Rule 3: worker seeds come from a generator of our own; no global one is moved.
+Rule 4: processes are started while the user waits for the first batch, so that a fork does not meet the user's code at work.
 """
 
 from __future__ import annotations
 
 import pickle
-import signal
-from collections.abc import Callable, Generator, Iterator
+import queue
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 
 from .handoff import Bytes, PrivateBytes, SharedBytes
+from .processes import Watch, WatchedLoader
 from .requests import Reply, Request, RequestSampler
 from .source import Answers, ChunkSource, WorkerInit
 
+AHEAD = 2  # requests of each thread that are on their way
 
-class _InnerLoader(DataLoader[Any]):
-    """torch's loader; the user was told already when there are more workers than processors."""
-
-    def check_worker_number_rationality(self) -> None:
-        pass
+Replies = Generator[Reply, None, None]
 
 
-class Workers:
-    """The processes that answer requests, and the slabs that are known of them; num_workers=0: this process itself."""
+class Hosts(ABC):
+    """Who hosts the lanes of a loader and answers its requests; and the slabs that are known of them.
+
+    num_hosts: who are asked in turn. num_workers: those of them that are processes, as the user counts.
+    """
+
+    num_workers = 0
+    persistent = False
+
+    def __init__(self, num_hosts: int, num_slabs: int, cell: SharedBytes | PrivateBytes) -> None:
+        self.num_hosts, self.num_slabs = num_hosts, num_slabs
+        self.views: dict[tuple[int, int], Bytes] = {}
+        self.generation = 0
+        self._cell = cell  # the number of the talk at hand, as the hosts see it
+        self._cell.array[:] = 0
+        self._is_given_up = False
+
+    def next_generation(self) -> int:
+        """Begin another talk: answers to the one before are void from now on. Returns its number."""
+        self.generation += 1
+        self._tell()
+        return self.generation
+
+    def hurry(self) -> None:
+        """From now on what is asked for in this pass is answered at once, without work: nobody waits for it."""
+        self._is_given_up = True
+        self._tell()
+
+    def _tell(self) -> None:
+        self._cell.array.view(np.int64)[0] = self.generation + self._is_given_up
+
+    @abstractmethod
+    def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Replies:
+        """The replies to some requests, in the order of the requests.
+
+        `describe` tells what a host is at, for the error when it dies.
+        """
+
+    @abstractmethod
+    def release(self) -> None:
+        """End the pass at hand."""
+
+
+class Workers(Hosts):
+    """Worker processes."""
 
     def __init__(
         self,
@@ -45,112 +90,149 @@ class Workers:
         worker_init_fn: Callable[[int], None] | None,
         context: Any,
     ) -> None:
+        super().__init__(num_workers, prefetch_factor + 1, SharedBytes(8))
         self.num_workers, self.persistent = num_workers, persistent
         self.opened = opened  # what the answers stand on; workers serve no other
-        self.num_slabs = prefetch_factor + 1 if num_workers else 1
-        self.views: dict[tuple[int, int], Bytes] = {}
         self.is_busy = False
-        self.generation = 0
-        self._is_broken = False  # torch's iterator met an error: its processes serve no other pass
-        self._sampler = RequestSampler()
-        self._generator = torch.Generator()
-        self._cell = SharedBytes(8) if num_workers else PrivateBytes(8)
-        self._cell.array[:] = 0
-        self._source = ChunkSource(answers, self.num_slabs, self._cell)
-        self._inner: DataLoader[Any] | None = None
-        if num_workers:
-            self._inner = _InnerLoader(
-                self._source,
-                batch_size=None,
-                sampler=self._sampler,
-                num_workers=num_workers,
-                prefetch_factor=prefetch_factor,
-                persistent_workers=persistent,
-                in_order=in_order,
-                timeout=timeout,
-                worker_init_fn=WorkerInit(dataset, worker_init_fn),
-                multiprocessing_context=context,
-                generator=self._generator,
-                collate_fn=_as_it_is,
-            )
-        self._replies: Any = None
+        self._sampler, self._generator = RequestSampler(), torch.Generator()
+        self._watch = Watch()
+        self._inner = WatchedLoader(
+            ChunkSource(answers, self.num_slabs, self._cell),
+            batch_size=None,
+            sampler=self._sampler,
+            num_workers=num_workers,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=True,
+            in_order=in_order,
+            timeout=timeout,
+            worker_init_fn=WorkerInit(dataset, worker_init_fn),
+            multiprocessing_context=context,
+            generator=self._generator,
+            collate_fn=_as_it_is,
+        )
+        self._inner.watch = self._watch
+        self._end = weakref.finalize(self, WatchedLoader.end_processes, self._inner)
 
-    def next_generation(self) -> int:
-        """Begin another talk: answers to the one before are void from now on. Returns its number."""
-        self.generation += 1
-        self._cell.array.view(np.int64)[0] = self.generation
-        return self.generation
+    def take(self) -> None:
+        """Let them serve a pass."""
+        self.is_busy, self._is_given_up, self._watch.is_given_up = True, False, False
 
-    def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Generator[Reply, None, None]:
-        """The replies to some requests, in torch's order. Starts the processes where they do not run yet.
+    def hurry(self) -> None:
+        super().hurry()
+        self._watch.is_given_up = True
 
-        `describe` tells what a worker is at, for the error when it dies.
-        """
-        self._sampler.requests = requests
-        if self._inner is None:
-            yield from map(self._source.__getitem__, self._sampler)
-            return
-        if not self.persistent:
-            self.views.clear()  # new processes, new slabs
+    def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Replies:
+        """The replies, in torch's order. Starts the processes where they do not run yet."""
+        self._sampler.requests, self._watch.describe = requests, describe
         self._generator.manual_seed(seed)
-        self._is_broken = False
         try:
-            self._replies = iter(self._inner)
+            replies = iter(self._inner)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             error.add_note(
                 "shardmix: this start method pickles the dataset with its parser and transform, and worker_init_fn; define them "
                 "at the top level of a module, not as a lambda or inside a function"
             )
             raise
-        yield from self._watched(self._replies, describe)
-
-    def _watched(self, replies: Any, describe: Callable[[int], str]) -> Iterator[Reply]:
-        """The replies; where torch says only that a process died, its worker, signal and work are named."""
-        while True:
-            self._is_broken = True
-            try:
-                reply = next(replies, None)
-            except RuntimeError as error:
-                processes = enumerate(replies._workers)
-                dead = [describe_dead(worker, process, describe) for worker, process in processes if process.exitcode]
-                if not dead:
-                    raise
-                raise RuntimeError("; ".join(dead)) from error
-            self._is_broken = False
-            if reply is None:
-                return
-            yield reply
-
-    def hurry(self) -> None:
-        """From now on what is asked for in this pass is answered at once, without work: nobody waits for it."""
-        self._cell.array.view(np.int64)[0] = self.generation + 1
-
-    def close(self) -> None:
-        """End persistent workers."""
-        iterator: Any = None if self._inner is None else self._inner._iterator
-        if iterator is not None and self._inner is not None:
-            iterator._shutdown_workers()
-            self._inner._iterator = None
+        yield from replies
 
     def release(self) -> None:
         """End the pass at hand. Persistent workers stay for the next, the others end."""
         self.hurry()
-        self._sampler.requests = iter(())
-        replies, self._replies = self._replies, None
-        if replies is not None and (self._is_broken or not self.persistent):
-            replies._shutdown_workers()
+        processes = self._inner.processes
+        if not self.persistent or (processes is not None and processes.is_broken):
+            self._inner.end_processes()
             self.views.clear()
-            if self._inner is not None:
-                self._inner._iterator = None  # of persistent workers
+        self._sampler.requests, self._watch.describe = iter(()), Watch.describe
         self.is_busy = False
+
+    def close(self) -> None:
+        """End persistent workers."""
+        self._end()
+
+
+class Threads(Hosts):
+    """Threads of this process that read and decode; where there is one, it is the one that asks."""
+
+    def __init__(self, make_answers: Callable[[], Answers], num_threads: int) -> None:
+        super().__init__(num_threads, AHEAD + 1, PrivateBytes(8))
+        self._sources = [
+            ChunkSource(make_answers(), self.num_slabs, self._cell, number, num_threads) for number in range(num_threads)
+        ]
+
+    def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Replies:
+        if self.num_hosts == 1:
+            yield from map(self._sources[0].__getitem__, requests)
+            return
+        threads = [AnsweringThread(source) for source in self._sources]
+        try:
+            yield from take_in_turn(requests, threads)
+        except BaseException:
+            self.hurry()
+            raise
+        finally:
+            for thread in threads:
+                thread.close()
+
+    def release(self) -> None:
+        for source in self._sources:
+            source.close()
+
+
+class AnsweringThread:
+    """A thread that answers one request after the other."""
+
+    def __init__(self, source: ChunkSource) -> None:
+        self._source = source
+        self._asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._answered: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shardmix-reader", daemon=True)
+        self._thread.start()
+
+    def ask(self, request: Request) -> None:
+        self._asked.put(request)
+
+    def get(self) -> Reply:
+        """The answer to the oldest request."""
+        answer = self._answered.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the thread, after the requests that it was given."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (request := self._asked.get()) is not None:
+            try:
+                answer: Reply | BaseException = self._source[request]
+            except BaseException as error:  # it is the asking thread that must see it
+                answer = error
+            self._answered.put(answer)
+
+
+def take_in_turn(requests: Iterator[Request], threads: Sequence[AnsweringThread]) -> Replies:
+    """Ask the threads in turn, AHEAD requests each; the next when an answer is handed over, as torch does."""
+    on_their_way: deque[AnsweringThread] = deque()
+    turn = 0
+
+    def ask() -> None:
+        nonlocal turn
+        request = next(requests, None)
+        if request is not None:
+            thread = threads[turn % len(threads)]
+            thread.ask(request)
+            on_their_way.append(thread)
+            turn += 1
+
+    for _ in range(AHEAD * len(threads)):
+        ask()
+    while on_their_way:
+        reply = on_their_way.popleft().get()
+        ask()
+        yield reply
 
 
 def _as_it_is(reply: Any) -> Any:
     return reply
-
-
-def describe_dead(worker: int, process: Any, describe: Callable[[int], str]) -> str:
-    """Which worker died, of what, and over what work."""
-    code = process.exitcode
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-    return f"worker {worker} (pid {process.pid}) {how}, {describe(worker)}"

@@ -1,0 +1,128 @@
+"""Torch's worker processes, watched while they answer, and ended whatever has happened to them.
+
+Rule 1: who waits for an answer waits for the death of a process as well, and looks now and then whether anybody still wants it.
+Rule 2: processes end by torch's own protocol. Once one has died, or hangs, they are killed: it may have held a lock that the
+others, or the protocol, wait for. They hold nothing that a kill could spoil: slabs have no name, and shards are only read.
+Rule 3: whoever drops the last reference, processes end while their queues work; see the note.
+
+Note "Queues in garbage". When a loader is part of a garbage cycle (an exception that is kept is enough), Python's collector calls
+the finalizers of multiprocessing's queues before torch's `__del__`, which then says goodbye through queues that do not send any
+more, and waits five seconds for each worker. So a finalizer of ours holds the processes: they are never garbage themselves.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from .link import PassGivenUp
+
+LOOK_SECONDS = 0.1
+
+
+def _describe_nothing(worker: int) -> str:
+    return "with nothing asked of it"
+
+
+@dataclass
+class Watch:
+    """What who waits for the workers needs to know."""
+
+    is_given_up: bool = False  # nobody wants the answers any more
+    describe: Callable[[int], str] = _describe_nothing  # what a worker is at
+
+
+class WatchedIterator(_MultiProcessingDataLoaderIter):
+    """Torch's processes and the talk with them."""
+
+    def __init__(self, loader: DataLoader[Any], watch: Watch) -> None:
+        self._watch = watch
+        self.is_broken = False  # the processes are of no more use
+        super().__init__(loader)
+
+    def _get_data(self) -> Any:
+        """Torch's wait for the next answer of any worker.
+
+        Raises RuntimeError when a worker has died or takes longer than `timeout`, PassGivenUp when nobody waits any more.
+        """
+        answers: Any = self._worker_result_queue
+        arrivals = answers._reader
+        sentinels = [process.sentinel for process in self._workers]
+        started = time.monotonic()
+        while True:
+            ready = wait([arrivals, *sentinels], LOOK_SECONDS)
+            if arrivals in ready:
+                return answers.get()
+            if ready:
+                self.is_broken = True
+                raise RuntimeError(self._describe_dead())
+            if self._watch.is_given_up:
+                raise PassGivenUp
+            if 0 < self._timeout < time.monotonic() - started:
+                self.is_broken = True
+                raise RuntimeError(self._describe_late())
+
+    def end(self) -> None:
+        """End the processes, and return when they are gone. Ending twice is allowed."""
+        if self.is_broken and not self._shutdown:
+            self._kill()
+        self._shutdown_workers()
+
+    def _kill(self) -> None:
+        self._shutdown = True  # torch's protocol is over
+        for process in self._workers:
+            process.kill()
+        for process in self._workers:
+            process.join()
+        for queue in self._index_queues:
+            queue.cancel_join_thread()
+            queue.close()
+        if self._worker_pids_set:
+            torch._C._remove_worker_pids(id(self))
+            self._worker_pids_set = False
+
+    def _describe_dead(self) -> str:
+        """Which workers died, of what, and over what work."""
+        texts = []
+        for worker, process in enumerate(self._workers):
+            process.join(0)
+            if (code := process.exitcode) is not None:
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+                texts.append(f"worker {worker} (pid {process.pid}) {how}, {self._watch.describe(worker)}")
+        return "; ".join(texts)
+
+    def _describe_late(self) -> str:
+        worker = self._task_info[self._rcvd_idx][0]
+        return (
+            f"worker {worker} (pid {self._workers[worker].pid}) gave no answer within timeout={self._timeout} s, "
+            f"{self._watch.describe(worker)}"
+        )
+
+
+class WatchedLoader(DataLoader[Any]):
+    """A private torch loader whose processes serve pass after pass until they are ended."""
+
+    watch: Watch
+
+    def _get_iterator(self) -> WatchedIterator:
+        return WatchedIterator(self, self.watch)
+
+    @property
+    def processes(self) -> WatchedIterator | None:
+        """The processes, where they run."""
+        found: Any = self._iterator
+        return found if isinstance(found, WatchedIterator) else None
+
+    def end_processes(self) -> None:
+        """End them; the next pass starts new ones."""
+        processes, self._iterator = self.processes, None
+        if processes is not None:
+            processes.end()
