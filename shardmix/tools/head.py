@@ -46,10 +46,9 @@ def read_head(
 
     Raises IndexError when there is no such record.
     """
-    given = shards if isinstance(shards, str) else list(shards)
     if record is not None:
-        return _read_one(given, record, compression_type)
-    corpus, unreadable = split_readable(find_shards(given))
+        return _read_one(shards, record, compression_type)
+    corpus, unreadable = split_readable(find_shards(shards))
     findings = list(unreadable)
     records = list(islice(_walk(corpus, findings, compression_type), num_records))
     if not any(one.features or one.feature_lists for one in records):
@@ -72,7 +71,7 @@ def _walk(corpus: Corpus, findings: list[Finding], compression_type: str) -> Ite
             file.close()
 
 
-def _read_one(shards: str | list[str], record: int, compression_type: str) -> tuple[list[Record], tuple[Finding, ...]]:
+def _read_one(shards: str | Sequence[str], record: int, compression_type: str) -> tuple[list[Record], tuple[Finding, ...]]:
     survey = survey_shards(shards, compression_type=compression_type)
     index = survey.opened
     ends = np.cumsum(index.counts)

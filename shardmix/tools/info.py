@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import click
@@ -39,22 +40,21 @@ class CorpusInfo(NamedTuple):
 
 
 def describe_corpus(
-    shards: str | Sequence[str],
+    shards: str | Sequence[str] | Corpus,
     *,
     settings: RunSettings | None = None,
     index: str = "auto",
     compression_type: str = "auto",
-    num_workers: int | None = 1,
+    executor: Executor | None = None,
 ) -> tuple[CorpusInfo, tuple[Finding, ...]]:
     """Shards, records, bytes, index state, record sizes; memory and open files of a run. Builds the index where there is none.
 
     info, findings = describe_corpus("corpus/*.tfrecord", settings=RunSettings(batch_size=256))
     """
-    given = shards if isinstance(shards, str) else list(shards)
-    corpus, _ = split_readable(find_shards(given))
+    everything = find_shards(shards)
+    corpus, _ = split_readable(everything)
     state = find_index_state(corpus, index, compression_type)
-    with open_processes(num_workers, len(corpus)) as executor:
-        opened, findings = survey_shards(given, index=index, compression_type=compression_type, executor=executor)
+    opened, findings = survey_shards(everything, index=index, compression_type=compression_type, executor=executor)
     info = CorpusInfo(
         parent=opened.corpus.parent,
         shards=len(opened),
@@ -174,8 +174,10 @@ def command(
     shardmix info corpus --json | jq .records
     """
     run = RunSettings(**settings)
-    info, findings = describe_corpus(
-        patterns, settings=run, index=index, compression_type=compression_type, num_workers=workers
-    )
+    corpus = find_shards(list(patterns))
+    with open_processes(workers, len(corpus), num_bytes=None if workers else 0) as executor:
+        info, findings = describe_corpus(
+            corpus, settings=run, index=index, compression_type=compression_type, executor=executor
+        )
     needs = None if info.needs is None else {**info.needs._asdict(), "bytes": info.needs.bytes}
     return show({**info._asdict(), "needs": needs}, format_info(info, run), findings, as_json=as_json)

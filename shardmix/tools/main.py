@@ -88,7 +88,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except SystemExit:  # how click says that the reader of a pipe has seen enough
         _close_stdout()
         return 0
     except (ShardMixError, OSError, ImportError) as error:

@@ -48,9 +48,7 @@ def describe_schema(
     schema, findings = describe_schema("corpus/train-*.tfrecord")
     dataset = ShardDataset("corpus/train-*.tfrecord", features=schema.features)
     """
-    survey = survey_shards(
-        shards if isinstance(shards, str) else list(shards), index=index, compression_type=compression_type
-    )
+    survey = survey_shards(shards, index=index, compression_type=compression_type)
     findings = list(survey.findings)
     payloads = _all_records(survey, findings) if all_records else sample_records(survey.opened, on_corrupt="skip")
     facts = observe(payloads)

@@ -25,7 +25,7 @@ class Survey(NamedTuple):
 
 
 def survey_shards(
-    shards: str | Sequence[str],
+    shards: str | Sequence[str] | Corpus,
     *,
     index: str = "auto",
     compression_type: str = "auto",
@@ -39,7 +39,7 @@ def survey_shards(
 
     Raises FileNotFoundError where nothing matches, OSError when no shard at all can be read.
     """
-    corpus, unreadable = split_readable(find_shards(list(shards) if not isinstance(shards, str) else shards))
+    corpus, unreadable = split_readable(find_shards(shards))
     opened = open_index(
         corpus, on_corrupt="skip", index=index, compression_type=compression_type, executor=executor, progress=progress
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -42,13 +41,12 @@ def shardmix(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 
 @pytest.fixture
-def run_process() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """run_process("info", path) runs it as a user would; as nobody, with user="nobody", where the tests run as root."""
+def run_as_nobody() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """run_as_nobody("info", path) runs it in a process that has given up root's right to read every file."""
 
-    def run(*arguments: Any, user: int | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-W", "error", "-m", "shardmix", *map(str, arguments)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, user=user)
+    def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-m", "tests.tools.as_nobody", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
     return run
 
