@@ -55,14 +55,14 @@ class Interleave:
         last = self._whole + before + (positions - self._whole_length)
         return np.where(positions < self._whole_length, whole, last)
 
-    def slot_counts(self, arrival: int) -> IntArray:
-        """How many records of each slot are among the first `arrival` arrivals, int64 (cycle_length,)."""
-        slots = np.arange(self.cycle_length)
-        turns, rest = divmod(min(arrival, self._whole), self._per_turn)
-        counts = turns * self.block_length + np.clip(rest - slots * self.block_length, 0, self.block_length)
-        if arrival > self._whole:
-            before = slots * self._rest_length + np.minimum(slots, self.num_long)
-            counts += np.clip(arrival - self._whole - before, 0, self._rest_length + (slots < self.num_long))
+    def slot_counts(self, arrivals: int | IntArray) -> IntArray:
+        """How many records of each slot are among the first arrivals, as many as said: int64 (…, cycle_length)."""
+        slots, upto = np.arange(self.cycle_length), np.asarray(arrivals, dtype=np.int64)[..., np.newaxis]
+        turns, rest = np.divmod(np.minimum(upto, self._whole), self._per_turn)
+        counts = turns * self.block_length + np.minimum(np.maximum(rest - slots * self.block_length, 0), self.block_length)
+        if (upto > self._whole).any():
+            late = upto - self._whole - slots * self._rest_length - np.minimum(slots, self.num_long)
+            counts += np.minimum(np.maximum(late, 0), self._rest_length + (slots < self.num_long))
         return counts
 
     @cached_property

@@ -10,6 +10,7 @@ epoch is in is said by schedule.py. Knows nothing of files, torch or processes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from .interleave import Interleave
 from .shuffle import Departures
 from .tracks import cut_tracks
 
-__all__ = ["Departures", "EpochPlan", "IntArray", "Plan"]
+__all__ = ["Departures", "EpochPlan", "IntArray", "Plan", "Reads"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,18 @@ class Plan:
         return EpochPlan(self, epoch)
 
 
+class Reads(NamedTuple):
+    """Records to be read, as runs; those of one track in sequence. All int64."""
+
+    owner: IntArray  # (runs,) which of the lanes that were asked about
+    slot: IntArray  # (runs,) of its track in that lane
+    shard: IntArray  # (runs,)
+    first: IntArray  # (runs,) the records first … stop-1 of the shard
+    stop: IntArray  # (runs,)
+    owner_of_record: IntArray  # (records,) in the order of the runs
+    arrival: IntArray  # (records,) in the order of the runs
+
+
 class EpochPlan:
     """One epoch: tracks, arrivals, lanes. Made in time linear in the shards; nothing grows with the records."""
 
@@ -128,11 +141,30 @@ class EpochPlan:
         """(cycle_length,) how many records of each slot's track are among the first `arrival` arrivals of the lane."""
         return self._interleave(lane).slot_counts(arrival)
 
-    def slot_pieces(self, lane: int, slot: int, first: int, stop: int) -> list[tuple[int, int, int]]:
-        """The records first … stop-1 of a slot's track as runs (shard, first record, stop record), to be read in sequence."""
-        self._check_lane(lane)
-        start = int(self._starts[slot, lane])
-        return self.tracks.pieces(start + first, start + stop)
+    def reads(self, lanes: IntArray, first: IntArray, stop: IntArray) -> Reads:
+        """What is to be read for the arrivals first[i] … stop[i]-1 of lane lanes[i], of all i at once."""
+        before, after = self._slot_counts_of(lanes, first), self._slot_counts_of(lanes, stop)
+        counts = after - before
+        owner, slot = np.nonzero(counts)
+        counts, before = counts[owner, slot], before[owner, slot]
+        start = self._starts[slot, lanes[owner]] + before
+        stretch, shard, begin, end = self.tracks.pieces(start, start + counts)
+        each = np.repeat(np.arange(len(counts)), counts)
+        position = np.arange(len(each)) + (before - np.cumsum(counts) + counts)[each]
+        arrival = self._arrival_of(lanes[owner][each], slot[each], position)
+        return Reads(owner[stretch], slot[stretch], shard, begin, end, owner[each], arrival)
+
+    def reads_of(self, lane: int, arrivals: IntArray) -> Reads:
+        """What is to be read for some arrivals of one lane, and none between them."""
+        slot, position = self.slot_of(lane, arrivals)
+        shard, record = self.addresses(lane, arrivals)
+        by_track = np.lexsort((position, slot))
+        key = np.stack([slot, shard, record])[:, by_track]
+        step = np.diff(key)
+        cuts = np.flatnonzero((step[0] != 0) | (step[1] != 0) | (step[2] != 1)) + 1
+        slot, shard, first = key[:, [0, *cuts]]
+        stop = key[2, [*(cuts - 1), -1]] + 1
+        return Reads(np.zeros_like(slot), slot, shard, first, stop, np.zeros_like(by_track), arrivals[by_track])
 
     def slot_of(self, lane: int, arrivals: IntArray) -> tuple[IntArray, IntArray]:
         """(slot, position in the slot's track) of some arrivals."""
@@ -154,6 +186,22 @@ class EpochPlan:
             arrivals = self.departures(lane, first).take(last + 1 - first)
             shard[asked], record[asked] = self.addresses(lane, arrivals[positions[asked] - first])
         return shard, record
+
+    def _slot_counts_of(self, lanes: IntArray, arrivals: IntArray) -> IntArray:
+        """`slot_counts` of many lanes, int64 (lanes, cycle_length)."""
+        is_longer = lanes < self._longer_lanes
+        counts = self._turns[0].slot_counts(arrivals)
+        if is_longer.any():
+            counts[is_longer] = self._turns[1].slot_counts(arrivals[is_longer])
+        return counts
+
+    def _arrival_of(self, lanes: IntArray, slots: IntArray, positions: IntArray) -> IntArray:
+        """The arrivals of some (lane, slot, position)."""
+        is_longer = lanes < self._longer_lanes
+        arrival = self._turns[0].arrival_of(slots, positions)
+        if is_longer.any():
+            arrival[is_longer] = self._turns[1].arrival_of(slots[is_longer], positions[is_longer])
+        return arrival
 
     def _interleave(self, lane: int) -> Interleave:
         self._check_lane(lane)

@@ -55,7 +55,7 @@ class Split:
 
     @property
     def numbers(self) -> list[int]:
-        """All that the sets depend on besides their names: the seed, and the share of each set but the last in units of 2**-32."""
+        """All that the sets depend on besides their names: the seed, and the share of each set but the last, times 2**32."""
         return [self.seed, *self._shares]
 
     def counts(self, counts: IntArray) -> dict[str, IntArray]:

@@ -44,15 +44,22 @@ class Tracks:
         part = np.searchsorted(self.bounds, places, side="right") - 1
         return self.shard[part].astype(np.int64), self.shift[part] + places
 
-    def pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """The places start … stop-1 as runs (shard, first record, stop record), in the order of the line."""
-        if start >= stop:
-            return []
-        first, last = (np.searchsorted(self.bounds, [start, stop - 1], side="right") - 1).tolist()
-        parts = slice(first, last + 1)
-        begin = np.maximum(self.bounds[parts], start) + self.shift[parts]
-        end = np.minimum(self.bounds[first + 1 : last + 2], stop) + self.shift[parts]
-        return list(zip(self.shard[parts].tolist(), begin.tolist(), end.tolist(), strict=True))
+    def pieces(self, starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Stretches of the line, none of them empty, as runs: (stretch, shard, first record, stop record) of each.
+
+        The runs of a stretch are in the order of the line, and those of the first stretch come first.
+        """
+        low = np.searchsorted(self.bounds, starts, side="right") - 1
+        num_parts = np.searchsorted(self.bounds, stops, side="left") - low
+        stretch = np.repeat(np.arange(len(starts)), num_parts)
+        part = np.arange(len(stretch)) + (low - np.cumsum(num_parts) + num_parts)[stretch]
+        shift = self.shift[part]
+        first = np.maximum(self.bounds[part], starts[stretch]) + shift
+        stop = np.minimum(self.bounds[part + 1], stops[stretch]) + shift
+        not_empty = first < stop
+        if not not_empty.all():
+            stretch, part, first, stop = stretch[not_empty], part[not_empty], first[not_empty], stop[not_empty]
+        return stretch, self.shard[part].astype(np.int64), first, stop
 
 
 def cut_tracks(
@@ -63,8 +70,9 @@ def cut_tracks(
     `counts` (shards,) are the records of each shard; `whole` (shards,) says which are not divided.
 
     >>> tracks = cut_tracks(np.array([3, 0, 4]), num_tracks=2, seed=0, epoch=0, shuffle=False)
-    >>> tracks.pieces(0, 4), tracks.pieces(4, 7)
-    ([(0, 0, 3), (2, 0, 1)], [(2, 1, 4)])
+    >>> stretch, shard, first, stop = tracks.pieces(np.array([0, 4]), np.array([4, 7]))
+    >>> list(zip(stretch.tolist(), shard.tolist(), first.tolist(), stop.tolist()))
+    [(0, 0, 0, 3), (0, 2, 0, 1), (1, 2, 1, 4)]
     """
     num_parts = _parts_of_shards(counts, num_tracks, shuffle, whole)
     shard = np.repeat(np.arange(len(counts), dtype=np.int32), num_parts)

@@ -3,7 +3,7 @@
 Rule 1: a lane is a cursor (order/plan.py says what leaves next) and what it holds (held.py). Asked for the rows where its cursor
 stands it goes on; elsewhere it seeks: it reads what the shuffle buffer holds there, nothing else.
 Rule 2: arrivals are read in blocks as large as what is asked for, or an eighth of the shuffle buffer if that is more; memory then
-stays near what is held. A block of one lane is one buffer, one read for each of its tracks, one check of all its frames.
+stays near what is held. A block is of all lanes: one buffer, one read for each track, one check of all its frames.
 Rule 3: a row that only fills up a batch (`is_pad`) may be of any lane; it is read by itself and moves no cursor.
 
 Knows nothing of examples, parsers or torch.
@@ -17,11 +17,10 @@ import numpy as np
 
 from ..errors import CorruptShardError
 from ..format.records import Bytes, IntArray, RecordBlock
-from ..format.spans import starts_of
-from ..order.plan import EpochPlan, Plan
+from ..order.plan import EpochPlan, Plan, Reads
 from ..order.schedule import BatchRows
 from .held import BLOCK, LENGTH, NUM_FIELDS, RECORD, SHARD, START, HeldRecords, Released
-from .reads import Piece, RecordReader, TrackFile
+from .reads import Piece, RecordReader, RecordsRead, TrackFile
 
 
 class Fetched(NamedTuple):
@@ -31,80 +30,16 @@ class Fetched(NamedTuple):
     damages: dict[int, CorruptShardError]  # row → what is wrong with it: a hole, its payload is not to be looked at
 
 
-class LaneReader:
-    """One lane of one epoch, from a position on."""
+class _Lane:
+    """The cursor of one lane in one epoch."""
 
-    def __init__(self, reader: RecordReader, order: EpochPlan, lane: int, position: int, block_size: int) -> None:
-        self._reader, self._order, self._lane = reader, order, lane
-        self._block_size = block_size
-        self._size = order.lane_size(lane)
-        self._tracks = [TrackFile(reader.index) for _ in range(order.cycle_length)]
-        self._held = HeldRecords(reader.pool)
-        self._departures = order.departures(lane, position)
-        self._read_upto = self._departures.taken_in
-        self._missing = self._departures.held()  # taken in before the seek, not read yet
-
-    @property
-    def position(self) -> int:
-        """The place in the lane's order of the next row."""
-        return self._departures.position
-
-    @property
-    def num_open(self) -> int:
-        """Descriptors that it holds."""
-        return sum(track.is_open for track in self._tracks)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes of the buffers behind what it holds."""
-        return self._held.buffer_bytes
-
-    def take(self, num_rows: int) -> Released:
-        """The next rows of the lane."""
-        arrivals = self._departures.take(num_rows)
-        size = max(num_rows, self._block_size)
-        for first in range(0, len(self._missing), size):
-            self._read_missing(self._missing[first : first + size])
-        self._missing = self._missing[:0]
-        while self._read_upto < self._departures.taken_in:
-            self._read_on(min(self._read_upto + size, self._size))
-        if self._read_upto == self._size:
-            self.close()
-        return self._held.release(arrivals)
-
-    def close(self) -> None:
-        """Close the files. What is held stays."""
-        for track in self._tracks:
-            track.close()
-
-    def _read_on(self, stop: int) -> None:
-        """Read the arrivals up to stop-1, track by track."""
-        order, lane = self._order, self._lane
-        arrivals = np.arange(self._read_upto, stop)
-        before, after = order.slot_counts(lane, self._read_upto), order.slot_counts(lane, stop)
-        pieces = [
-            Piece(slot, *piece)
-            for slot, bounds in enumerate(zip(before.tolist(), after.tolist(), strict=True))
-            for piece in order.slot_pieces(lane, slot, *bounds)
-        ]
-        slot, position = order.slot_of(lane, arrivals)
-        place = (starts_of(after - before) - before)[slot] + position
-        self._held.add(arrivals, self._reader.read(self._tracks, pieces), place)
-        self._read_upto = stop
-
-    def _read_missing(self, arrivals: IntArray) -> None:
-        """Read some arrivals, ascending, and none between them."""
-        slot, position = self._order.slot_of(self._lane, arrivals)
-        shard, number = self._order.addresses(self._lane, arrivals)
-        by_track = np.lexsort((position, slot))
-        key = np.stack([slot, shard, number])[:, by_track]
-        step = np.diff(key)
-        cuts = np.flatnonzero((step[0] != 0) | (step[1] != 0) | (step[2] != 1)) + 1
-        first, last = key[:, [0, *cuts]], key[2, [*(cuts - 1), -1]]
-        pieces = list(map(Piece, *first.tolist(), (last + 1).tolist()))
-        place = np.empty_like(by_track)
-        place[by_track] = np.arange(len(by_track))
-        self._held.add(arrivals, self._reader.read(self._tracks, pieces), place)
+    def __init__(self, number: int, order: EpochPlan, lane: int, position: int) -> None:
+        self.number = number  # among the lanes of the worker
+        self.lane = lane
+        self.size = order.lane_size(lane)
+        self.departures = order.departures(lane, position)
+        self.read_upto = self.departures.taken_in
+        self.missing = self.departures.held()  # taken in before the seek, not read yet
 
 
 class RowReader:
@@ -113,17 +48,19 @@ class RowReader:
     def __init__(self, reader: RecordReader, plan: Plan) -> None:
         self._reader, self._plan = reader, plan
         self._order: EpochPlan | None = None
-        self._lanes: dict[int, LaneReader] = {}
+        self._lanes: dict[int, _Lane] = {}
+        self._tracks: list[TrackFile] = []  # cycle_length of each lane
+        self._held = HeldRecords(reader.pool)
 
     @property
     def num_open(self) -> int:
-        """Files that are open."""
-        return sum(lane.num_open for lane in self._lanes.values())
+        """Files that are open: at most one a track."""
+        return sum(track.is_open for track in self._tracks)
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of the buffers behind the held records."""
-        return sum(lane.buffer_bytes for lane in self._lanes.values())
+        return self._held.buffer_bytes
 
     def fetch(self, epoch: int, rows: BatchRows) -> Fetched:
         """Read some rows. After an error all cursors are void, and the next call seeks.
@@ -138,9 +75,11 @@ class RowReader:
 
     def close(self) -> None:
         """Close files, drop what is held."""
-        for lane in self._lanes.values():
-            lane.close()
+        for track in self._tracks:
+            track.close()
+        self._tracks.clear()
         self._lanes.clear()
+        self._held = HeldRecords(self._reader.pool)
 
     def _fetch(self, epoch: int, rows: BatchRows) -> Fetched:
         if self._order is None or self._order.epoch != epoch:
@@ -150,50 +89,98 @@ class RowReader:
         table = np.empty((NUM_FIELDS, len(rows.lane)), np.int64)
         buffers: list[Bytes] = []
         damages: dict[int, CorruptShardError] = {}
-        for run in _split_runs(rows):
-            released = self._take(order, int(rows.lane[run[0]]), int(rows.position[run[0]]), len(run))
+        for runs in _split_runs(rows):
+            mine = np.concatenate(runs)
+            released = self._take(order, [(int(rows.lane[run[0]]), int(rows.position[run[0]]), len(run)) for run in runs])
             released.table[BLOCK] += len(buffers)
-            table[:, run] = released.table
+            table[:, mine] = released.table
             buffers += released.buffers
-            damages |= {int(run[row]): damage for row, damage in released.damages.items()}
+            damages |= {int(mine[row]): damage for row, damage in released.damages.items()}
         for row in np.flatnonzero(rows.is_pad).tolist():
-            released = self._take_alone(order, int(rows.lane[row]), int(rows.position[row]))
-            table[:, row] = [len(buffers), *released.table[START:, 0]]
-            buffers += released.buffers
-            damages.update((row, damage) for damage in released.damages.values())
+            read = self._read_alone(order, int(rows.lane[row]), int(rows.position[row]))
+            table[BLOCK, row] = len(buffers)
+            for field, values in enumerate((read.start, read.length, read.shard, read.record), START):
+                table[field, row] = values[0]
+            buffers.append(read.buffer)
+            damages.update((row, damage) for damage in read.damages.values())
         block = RecordBlock(
             tuple(buffers), table[BLOCK], table[START], table[LENGTH], table[SHARD], table[RECORD], self._reader.index
         )
         return Fetched(block, damages)
 
-    def _take(self, order: EpochPlan, lane: int, position: int, num_rows: int) -> Released:
-        """Consecutive rows of a lane, by its cursor."""
-        reader = self._lanes.get(lane)
-        if reader is None or reader.position != position:
-            if reader is not None:
-                reader.close()
-            reader = LaneReader(self._reader, order, lane, position, self._plan.lane_buffer_size // 8)
-            self._lanes[lane] = reader
-        return reader.take(num_rows)
+    def _take(self, order: EpochPlan, runs: list[tuple[int, int, int]]) -> Released:
+        """Consecutive rows of different lanes, (lane, position, number of rows) each, by their cursors."""
+        lanes = [self._find_lane(order, lane, position) for lane, position, _ in runs]
+        arrivals = [lane.departures.take(num_rows) for lane, (_, _, num_rows) in zip(lanes, runs, strict=True)]
+        size = max(self._plan.lane_buffer_size // 8, *(num_rows for _, _, num_rows in runs))
+        for lane in lanes:
+            for first in range(0, len(lane.missing), size):
+                self._hold([lane], order.cycle_length, order.reads_of(lane.lane, lane.missing[first : first + size]))
+            lane.missing = lane.missing[:0]
+        while behind := [lane for lane in lanes if lane.read_upto < lane.departures.taken_in]:
+            self._read_on(order, behind, size)
+        numbers = np.repeat([lane.number for lane in lanes], [num_rows for _, _, num_rows in runs])
+        return self._held.release(numbers, np.concatenate(arrivals))
 
-    def _take_alone(self, order: EpochPlan, lane: int, position: int) -> Released:
+    def _find_lane(self, order: EpochPlan, lane: int, position: int) -> _Lane:
+        """The cursor of a lane, at a position."""
+        found = self._lanes.get(lane)
+        if found is not None and found.departures.position == position:
+            return found
+        number = len(self._lanes) if found is None else found.number
+        if found is not None:
+            self._held.drop(number)
+        else:
+            self._tracks += [TrackFile(self._reader.index) for _ in range(order.cycle_length)]
+        self._lanes[lane] = _Lane(number, order, lane, position)
+        return self._lanes[lane]
+
+    def _read_on(self, order: EpochPlan, lanes: list[_Lane], size: int) -> None:
+        """Read the next arrivals of some lanes, at most `size` of each."""
+        first = [lane.read_upto for lane in lanes]
+        stop = [min(lane.read_upto + size, lane.size) for lane in lanes]
+        wanted = order.reads(np.array([lane.lane for lane in lanes]), np.array(first), np.array(stop))
+        self._hold(lanes, order.cycle_length, wanted)
+        for lane, read_upto in zip(lanes, stop, strict=True):
+            lane.read_upto = read_upto
+            if read_upto == lane.size:
+                for track in self._tracks_of(order, lane):
+                    track.close()
+
+    def _hold(self, lanes: list[_Lane], cycle_length: int, wanted: Reads) -> None:
+        """Read records, and hold them."""
+        number = np.array([lane.number for lane in lanes])
+        track = number[wanted.owner] * cycle_length + wanted.slot
+        pieces = map(Piece, track.tolist(), wanted.shard.tolist(), wanted.first.tolist(), wanted.stop.tolist())
+        read = self._reader.read(self._tracks, list(pieces))
+        self._held.add(number[wanted.owner_of_record], wanted.arrival, read)
+
+    def _tracks_of(self, order: EpochPlan, lane: _Lane) -> list[TrackFile]:
+        return self._tracks[lane.number * order.cycle_length : (lane.number + 1) * order.cycle_length]
+
+    def _read_alone(self, order: EpochPlan, lane: int, position: int) -> RecordsRead:
         """One row of any lane; no cursor moves."""
-        arrival = order.departures(lane, position).take(1)
-        shard, number = order.addresses(lane, arrival)
+        shard, number = order.locate(np.array([lane]), np.array([position]))
         track = TrackFile(self._reader.index)
         try:
-            read = self._reader.read([track], [Piece(0, int(shard[0]), int(number[0]), int(number[0]) + 1)])
+            return self._reader.read([track], [Piece(0, int(shard[0]), int(number[0]), int(number[0]) + 1)])
         finally:
             track.close()
-        table = np.stack([np.zeros(1, np.int64), read.start, read.length, read.shard, read.record])
-        return Released([read.buffer], table, read.damages)
 
 
-def _split_runs(rows: BatchRows) -> list[IntArray]:
-    """The rows that move cursors, as runs of consecutive positions of one lane."""
+def _split_runs(rows: BatchRows) -> list[list[IntArray]]:
+    """The rows that move cursors, as runs of consecutive positions of one lane; in groups in which no lane has two."""
     mine = np.flatnonzero(~rows.is_pad)
     mine = mine[np.argsort(rows.lane[mine], kind="stable")]
     if not len(mine):
         return []
     cut = (np.diff(rows.lane[mine]) != 0) | (np.diff(rows.position[mine]) != 1)
-    return np.split(mine, np.flatnonzero(cut) + 1)
+    groups: list[list[IntArray]] = []
+    seen: dict[int, int] = {}
+    for run in np.split(mine, np.flatnonzero(cut) + 1):
+        lane = int(rows.lane[run[0]])
+        nth = seen[lane] = seen.get(lane, -1) + 1
+        if nth == len(groups):
+            groups.append([])
+        groups[nth].append(run)
+    return groups

@@ -1,8 +1,9 @@
-"""The records that a lane holds: read, and not yet asked for.
+"""The records that the lanes of a worker hold: read, and not yet asked for.
 
-Rule 1: arrays indexed by arrival; no Python object per record.
-Rule 2: records lie in the buffers they were read into, one a block. A block less than half wanted is copied into a smaller
-buffer, so that what is held takes at most twice its bytes; a block goes when its last record leaves.
+Rule 1: one table for all lanes, a ring of cells each, indexed by arrival; no Python object per record, no loop over lanes.
+Rule 2: records lie in the buffers they were read into, one a block; a block goes when its last record leaves. Where the buffers
+take more than a quarter above what is held, and SLACK_BYTES, blocks less than half wanted are copied into smaller ones.
+Rule 3: rings grow when two records that are held would share a cell, all to the same size.
 """
 
 from __future__ import annotations
@@ -19,29 +20,31 @@ from ..format.spans import starts_of
 from .buffers import BufferPool
 from .reads import RecordsRead
 
-BLOCK, START, LENGTH, SHARD, RECORD = range(5)  # rows of the table
-NUM_FIELDS = 5
-_NOT_HELD = -1
+BLOCK, START, LENGTH, SHARD, RECORD, ARRIVAL = range(6)  # fields of a cell
+NUM_FIELDS = 6
+_FREE = -1
+_FIRST_RING = 64
 _SMALL_BYTES = 1 << 14  # a block that small is left as it is
+SLACK_BYTES = 32 << 20  # copying costs more than that much memory in a worker
 
 
 class Released(NamedTuple):
     """Records that leave, in the order in which they were asked for."""
 
     buffers: list[Bytes]
-    table: IntArray  # (5, rows): which of the buffers, start, length, shard, record
+    table: IntArray  # (fields, rows): which of the buffers, start, length, shard, record, arrival
     damages: dict[int, CorruptShardError]  # row → what is wrong with it
 
 
 class _Block:
     """One buffer, and what of it is still wanted."""
 
-    __slots__ = ("buffer", "first", "frame_bytes", "stop", "wanted_bytes", "wanted_rows")
+    __slots__ = ("buffer", "cells", "frame_bytes", "wanted_bytes", "wanted_rows")
 
-    def __init__(self, buffer: Bytes, first: int, stop: int, rows: int, num_bytes: int, frame_bytes: int) -> None:
+    def __init__(self, buffer: Bytes, cells: IntArray, num_bytes: int, frame_bytes: int) -> None:
         self.buffer = buffer
-        self.first, self.stop = first, stop  # its arrivals are among these
-        self.wanted_rows, self.wanted_bytes = rows, num_bytes
+        self.cells = cells  # of its records, those that left included
+        self.wanted_rows, self.wanted_bytes = len(cells), num_bytes
         self.frame_bytes = frame_bytes  # beside each payload
 
     def is_mostly_unwanted(self) -> bool:
@@ -50,98 +53,135 @@ class _Block:
 
 
 class HeldRecords:
-    """The held records of one lane."""
+    """The held records of some lanes, numbered from 0."""
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
-        self._first = self._stop = 0  # the arrivals that the table spans
-        self._table: IntArray = np.empty((NUM_FIELDS, 0), np.int64)
+        self._num_lanes, self._ring = 0, _FIRST_RING
+        self._table: IntArray = np.empty((0, NUM_FIELDS), np.int64)
         self._blocks: dict[int, _Block] = {}
         self._next_block = 0
-        self._damages: dict[int, CorruptShardError] = {}
+        self._buffer_bytes = self._wanted_bytes = 0  # of all blocks
+        self._damages: dict[tuple[int, int], CorruptShardError] = {}  # of (lane, arrival)
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of the buffers behind the held records."""
-        return sum(block.buffer.size for block in self._blocks.values())
+        return self._buffer_bytes
 
-    def add(self, arrivals: IntArray, read: RecordsRead, order: IntArray) -> None:
-        """Hold what was read. arrivals: (rows,) ascending, later than all held. order: (rows,) the place of each in the read."""
+    @property
+    def num_cells(self) -> int:
+        """Cells of the table."""
+        return len(self._table)
+
+    def add(self, lanes: IntArray, arrivals: IntArray, read: RecordsRead) -> None:
+        """Hold what was read: row i is arrival arrivals[i] of lane lanes[i]."""
         if not len(arrivals):
             return
-        first, stop = int(arrivals[0]), int(arrivals[-1]) + 1
-        self._reserve(first, stop)
-        at: slice | IntArray = slice(first - self._first, stop - self._first)
-        if stop - first > len(arrivals):
-            at = arrivals - self._first
-        number = self._next_block
-        self._next_block += 1
-        self._table[BLOCK, at] = number
-        for field, values in ((START, read.start), (LENGTH, read.length), (SHARD, read.shard), (RECORD, read.record)):
-            self._table[field, at] = values[order]
-        if read.damages:
-            place = np.empty_like(order)
-            place[order] = arrivals
-            self._damages |= {int(place[row]): damage for row, damage in read.damages.items()}
-        block = _Block(read.buffer, first, stop, len(arrivals), int(read.length.sum()), FRAME_BYTES)
-        self._blocks[number] = block
-        if block.is_mostly_unwanted():
-            self._compact(number, block)
+        cells = self._free_cells(lanes, arrivals)
+        number, self._next_block = self._next_block, self._next_block + 1
+        rows = np.empty((len(cells), NUM_FIELDS), np.int64)
+        rows[:, BLOCK] = number
+        for field, values in enumerate((read.start, read.length, read.shard, read.record, arrivals), START):
+            rows[:, field] = values
+        self._table[cells] = rows
+        for row, damage in read.damages.items():
+            self._damages[int(lanes[row]), int(arrivals[row])] = damage
+        block = self._blocks[number] = _Block(read.buffer, cells, int(read.length.sum()), FRAME_BYTES)
+        self._buffer_bytes += block.buffer.size
+        self._wanted_bytes += block.wanted_bytes
+        self._compact_where_needed()
 
-    def release(self, arrivals: IntArray) -> Released:
+    def release(self, lanes: IntArray, arrivals: IntArray) -> Released:
         """Take records out, in the order asked for. They must be held; their buffers live as long as somebody looks at them."""
-        at = arrivals - self._first
-        table = self._table[:, at]
-        self._table[BLOCK, at] = _NOT_HELD
-        which = table[BLOCK]
-        which -= (lowest := int(which.min()))
-        rows, sizes = np.bincount(which), np.bincount(which, table[LENGTH])
+        cells = lanes * self._ring + arrivals % self._ring
+        table = np.ascontiguousarray(self._table[cells].T)
+        if not np.array_equal(table[ARRIVAL], arrivals) or (table[BLOCK] == _FREE).any():
+            raise RuntimeError("a record was asked for that is not held")
+        self._table[cells, BLOCK] = _FREE
+        table[BLOCK], numbers = self._leave(table[BLOCK], table[LENGTH])
+        buffers = [self._blocks[number].buffer for number in numbers]
+        self._drop_empty(numbers)
+        self._compact_where_needed()
+        return Released(buffers, table, self._take_damages(lanes, arrivals))
+
+    def drop(self, lane: int) -> None:
+        """Forget what one lane holds."""
+        if lane >= self._num_lanes:
+            return
+        ring = slice(lane * self._ring, (lane + 1) * self._ring)
+        held = self._table[ring][self._table[ring, BLOCK] != _FREE]
+        self._table[ring, BLOCK] = _FREE
+        if len(held):
+            self._drop_empty(self._leave(held[:, BLOCK], held[:, LENGTH])[1])
+        for key in [key for key in self._damages if key[0] == lane]:
+            del self._damages[key]
+
+    def _leave(self, block: IntArray, length: IntArray) -> tuple[IntArray, list[int]]:
+        """Count records off their blocks. Returns the block of each among those that lose some, and the numbers of those."""
+        lowest = int(block.min())
+        which = block - lowest
+        rows, sizes = np.bincount(which), np.bincount(which, length)
         used = np.flatnonzero(rows)
         rank = np.empty_like(rows)
         rank[used] = np.arange(len(used))
-        table[BLOCK] = rank[which]
-        leaving = zip((used + lowest).tolist(), rows[used].tolist(), sizes[used].tolist(), strict=True)
-        buffers = []
-        for number, num_rows, num_bytes in leaving:
-            block = self._blocks[number]
-            buffers.append(block.buffer)
-            block.wanted_rows -= num_rows
-            block.wanted_bytes -= int(num_bytes)
-            if not block.wanted_rows:
-                del self._blocks[number]
-            elif block.is_mostly_unwanted():
+        numbers: list[int] = (used + lowest).tolist()
+        for number, num_rows, num_bytes in zip(numbers, rows[used].tolist(), sizes[used].tolist(), strict=True):
+            self._blocks[number].wanted_rows -= num_rows
+            self._blocks[number].wanted_bytes -= int(num_bytes)
+            self._wanted_bytes -= int(num_bytes)
+        return rank[which], numbers
+
+    def _drop_empty(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if not self._blocks[number].wanted_rows:
+                self._buffer_bytes -= self._blocks.pop(number).buffer.size
+
+    def _compact_where_needed(self) -> None:
+        """Make room where the buffers take much more than what is held."""
+        for number, block in list(self._blocks.items()):
+            if self._buffer_bytes <= self._wanted_bytes + self._wanted_bytes // 4 + SLACK_BYTES:
+                return
+            if block.is_mostly_unwanted():
                 self._compact(number, block)
-        damages = {}
-        if self._damages:
-            damages = {row: self._damages.pop(a) for row, a in enumerate(arrivals.tolist()) if a in self._damages}
-        return Released(buffers, table, damages)
+
+    def _take_damages(self, lanes: IntArray, arrivals: IntArray) -> dict[int, CorruptShardError]:
+        if not self._damages:
+            return {}
+        keys = enumerate(zip(lanes.tolist(), arrivals.tolist(), strict=True))
+        return {row: self._damages.pop(key) for row, key in keys if key in self._damages}
 
     def _compact(self, number: int, block: _Block) -> None:
         """Copy the wanted payloads of a block into a buffer of their size."""
-        low = block.first - self._first
-        low = max(low, 0)
-        at = np.flatnonzero(self._table[BLOCK, low : block.stop - self._first] == number) + low
-        start, length = self._table[START, at], self._table[LENGTH, at]
+        cells = block.cells[self._table[block.cells, BLOCK] == number]
+        start, length = self._table[cells, START], self._table[cells, LENGTH]
         out = self._pool.take(int(length.sum()))
         out_start = starts_of(length)
         backend.copy_spans(block.buffer, start, length, out, out_start)
-        self._table[START, at] = out_start
-        block.buffer, block.frame_bytes = out, 0
+        self._table[cells, START] = out_start
+        self._buffer_bytes += out.size - block.buffer.size
+        block.buffer, block.cells, block.frame_bytes = out, cells, 0
 
-    def _reserve(self, first: int, stop: int) -> None:
-        """Make the table span arrivals up to stop-1; what lies before the first held one is dropped when room is short."""
-        used = self._stop - self._first
-        if not used:
-            self._first = self._stop = first
-        if stop - self._first > self._table.shape[1]:
-            is_held = self._table[BLOCK, :used] != _NOT_HELD
-            lead = int(is_held.argmax()) if used and is_held.any() else used
-            kept = self._table[:, lead:used]
-            self._first = self._first + lead if lead < used else first
-            needed = stop - self._first
-            if 2 * needed > self._table.shape[1]:
-                self._table = np.empty((NUM_FIELDS, 2 * needed), np.int64)
-            self._table[:, : kept.shape[1]] = kept
-            used = kept.shape[1]
-        self._table[BLOCK, used : stop - self._first] = _NOT_HELD
-        self._stop = stop
+    def _free_cells(self, lanes: IntArray, arrivals: IntArray) -> IntArray:
+        """A cell for each arrival; rings grow until none is taken and none is named twice."""
+        self._resize(max(self._num_lanes, int(lanes.max()) + 1), self._ring)
+        while True:
+            cells = lanes * self._ring + arrivals % self._ring
+            if (self._table[cells, BLOCK] == _FREE).all():
+                self._table[cells, ARRIVAL] = arrivals  # of two with one cell, one finds the other's number
+                if np.array_equal(self._table[cells, ARRIVAL], arrivals):
+                    return cells
+            self._resize(self._num_lanes, 2 * self._ring)
+
+    def _resize(self, num_lanes: int, ring: int) -> None:
+        """Give every lane a ring of that many cells; what is held moves."""
+        if (num_lanes, ring) == (self._num_lanes, self._ring):
+            return
+        held = np.flatnonzero(self._table[:, BLOCK] != _FREE)
+        moved = np.full(len(self._table), _FREE, np.int64)
+        moved[held] = held // self._ring * ring + self._table[held, ARRIVAL] % ring
+        table = np.full((num_lanes * ring, NUM_FIELDS), _FREE, np.int64)
+        table[moved[held]] = self._table[held]
+        for number, block in self._blocks.items():
+            block.cells = moved[block.cells[self._table[block.cells, BLOCK] == number]]
+        self._table, self._num_lanes, self._ring = table, num_lanes, ring

@@ -87,7 +87,7 @@ class TrackFile:
 class Piece(NamedTuple):
     """Records that follow each other in a track: numbers first … stop-1 of those of the shard that are in the set."""
 
-    slot: int  # of the track
+    track: int  # which of the tracks
     shard: int
     first: int
     stop: int
@@ -96,7 +96,7 @@ class Piece(NamedTuple):
 class _Run(NamedTuple):
     """Records that are read at once."""
 
-    slot: int
+    track: int
     shard: int
     offset: int  # byte of the shard at which the first frame begins
     num_bytes: int
@@ -130,7 +130,7 @@ class RecordReader:
         row = place = 0
         for run, count in zip(runs, counts, strict=True):
             end = place + run.num_bytes
-            got, text = tracks[run.slot].open(run.shard).read_sound(run.offset, buffer[place:end])
+            got, text = tracks[run.track].open(run.shard).read_sound(run.offset, buffer[place:end])
             if got < run.num_bytes:
                 self._note_short_run(read, range(row, row + count), place + got, text)
             row, place = row + count, end
@@ -139,11 +139,11 @@ class RecordReader:
 
     def _locate(self, piece: Piece) -> list[_Run]:
         """The runs of a piece: one, or in a set of a split one for each stretch without a large gap."""
-        slot, shard, first, stop = piece
+        track, shard, first, stop = piece
         if not self.shares:
             offset, length = self.index.spans(shard, first, stop)
             stride = length + FRAME_BYTES
-            return [_Run(slot, shard, offset, int(stride.sum()), np.arange(first, stop), length, stride)]
+            return [_Run(track, shard, offset, int(stride.sum()), np.arange(first, stop), length, stride)]
         record = np.arange(first, stop)
         for share in reversed(self.shares):
             record = share.split.records(share.name, np.full_like(record, shard), record)
@@ -156,7 +156,7 @@ class RecordReader:
         stride[last] = frame[last]
         stops = np.flatnonzero(last) + 1
         return [
-            _Run(slot, shard, int(offset[a]), int(stride[a:b].sum()), record[a:b], length[a:b], stride[a:b])
+            _Run(track, shard, int(offset[a]), int(stride[a:b].sum()), record[a:b], length[a:b], stride[a:b])
             for a, b in pairwise([0, *stops.tolist()])
         ]
 

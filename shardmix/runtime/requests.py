@@ -18,7 +18,9 @@ from ..order.schedule import Schedule
 from .handoff import Packed
 from .problem import Problem
 
-CHUNK_BYTES = 2 << 20  # a chunk of 1 to 4 MiB crosses at a few hundred ns a kB; see docs/performance.md
+LANE_BYTES = 512 << 10  # of a chunk for each lane of the worker: some hundred small rows of each, see docs/performance.md
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
+CHUNK_BYTES = 2 << 20  # where there are no lanes
 CHUNK_SECONDS = 0.05  # slow user code: no chunk keeps the main process waiting much longer than this
 MAX_BATCHES = 64
 
@@ -97,9 +99,10 @@ class RequestSampler(Sampler[Request]):
 
 
 class ChunkSize:
-    """How many batches a chunk spans: one at first, then what fits in CHUNK_BYTES and CHUNK_SECONDS, by the answers so far."""
+    """How many batches a chunk spans: one at first, then what fits in its bytes and CHUNK_SECONDS, by the answers so far."""
 
-    def __init__(self, limit: int = MAX_BATCHES) -> None:
+    def __init__(self, num_lanes: int, limit: int = MAX_BATCHES) -> None:
+        self._bytes = min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
         self._limit = limit
         self.num_batches = 1
 
@@ -107,5 +110,5 @@ class ChunkSize:
         """Take in how large, and how slow, a chunk of `num_batches` batches was."""
         batch_bytes = max(1, reply.num_bytes // num_batches)
         batch_seconds = max(1e-9, reply.seconds / num_batches)
-        wanted = min(CHUNK_BYTES // batch_bytes, int(CHUNK_SECONDS / batch_seconds), self._limit)
+        wanted = min(self._bytes // batch_bytes, int(CHUNK_SECONDS / batch_seconds), self._limit)
         self.num_batches = max(1, min(wanted, 4 * self.num_batches))
