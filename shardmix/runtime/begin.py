@@ -117,7 +117,9 @@ def deliver_shards(run: Run, world: World, schedule: Schedule) -> Deliveries:
                 yield epoch, ScheduledSteps(run.schedule, planned, epoch, world.rank, run.num_workers)
 
     link = run.link()
-    yield from run_feed(run, link, ShardFeed(link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size))
+    lanes_a_worker = schedule.lanes // world.world_size // run.num_workers
+    feed = ShardFeed(link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size, lanes_a_worker)
+    yield from run_feed(run, link, feed)
 
 
 def deliver_map(

@@ -67,7 +67,7 @@ class _Asked(NamedTuple):
 
 
 class ShardFeed:
-    """Batches of a ShardDataset. `epochs` gives (epoch, its steps) for each epoch of the pass."""
+    """Batches of a ShardDataset. `epochs` gives (epoch, its steps) for each epoch of the pass; num_lanes: of each worker."""
 
     def __init__(
         self,
@@ -77,10 +77,11 @@ class ShardFeed:
         epochs: Iterator[tuple[int, Steps]],
         num_workers: int,
         world_size: int,
+        num_lanes: int,
     ) -> None:
         self._link, self._assembler, self._counts, self._epochs = link, assembler, counts, epochs
         self._num_workers, self._world_size = num_workers, world_size
-        self._size = ChunkSize()
+        self._size = ChunkSize(num_lanes)
         self._asked: deque[_Asked] = deque()
 
     def requests(self) -> Iterator[Request]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmix.order.plan import EpochPlan, Plan
+from shardmix.order.plan import EpochPlan, Plan, Reads
 from shardmix.order.schedule import Schedule
 
 pytestmark = pytest.mark.once
@@ -109,20 +109,39 @@ def test_lanes_have_equal_sizes_to_one_record() -> None:
     assert [epoch.lane_size(lane) for lane in range(4)] == [3, 3, 3, 2]
 
 
-def test_pieces_and_slots_name_the_records_of_the_addresses() -> None:
-    epoch = Plan(np.array([40, 3, 0, 60]), lanes=2, cycle_length=3, block_length=2).epoch(1)
-    for lane in range(2):
-        arrivals = np.arange(epoch.lane_size(lane))
-        slot, position = epoch.slot_of(lane, arrivals)
+def records_of(epoch: EpochPlan, lanes: list[int], reads: Reads) -> dict[tuple[int, int], tuple[int, int]]:
+    """(lane, arrival) → (shard, record), of everything that is to be read; each slot's runs must be in sequence."""
+    runs = zip(reads.shard.tolist(), reads.first.tolist(), reads.stop.tolist(), strict=True)
+    addresses = [(shard, record) for shard, first, stop in runs for record in range(first, stop)]
+    keys = zip(np.array(lanes)[reads.owner_of_record].tolist(), reads.arrival.tolist(), strict=True)
+    found = dict(zip(keys, addresses, strict=True))
+    assert len(found) == len(addresses)
+    return found
+
+
+@pytest.mark.parametrize("block_length", [1, 2, 5])
+@pytest.mark.parametrize("counts", [[40, 3, 0, 60], [11], [7, 7, 7], [1, 1]])
+def test_reads_of_many_lanes_name_the_records_of_the_addresses(counts: list[int], block_length: int) -> None:
+    epoch = Plan(np.array(counts), lanes=3, cycle_length=3, block_length=block_length, shuffle_buffer_size=12).epoch(1)
+    sizes = np.array([epoch.lane_size(lane) for lane in range(3)])
+    for first, stop in ((sizes * 0, sizes), (sizes // 3, sizes), (sizes // 4, sizes // 2), (sizes, sizes)):
+        found = records_of(epoch, [0, 1, 2], epoch.reads(np.arange(3), first, stop))
         expected = {}
-        for each, length in enumerate(epoch.slot_counts(lane, len(arrivals)).tolist()):
-            pieces = epoch.slot_pieces(lane, each, 0, 1) + epoch.slot_pieces(lane, each, 1, length)
-            records = [(shard, record) for shard, first, stop in pieces for record in range(first, stop)]
-            expected.update({(each, place): address for place, address in enumerate(records)})
-        shard, record = epoch.addresses(lane, arrivals)
-        assert [expected[key] for key in zip(slot.tolist(), position.tolist(), strict=True)] == list(
-            zip(shard.tolist(), record.tolist(), strict=True)
-        )
+        for lane in range(3):
+            arrivals = np.arange(first[lane], stop[lane])
+            shard, record = epoch.addresses(lane, arrivals)
+            addresses = zip(shard.tolist(), record.tolist(), strict=True)
+            expected.update({(lane, arrival): each for arrival, each in zip(arrivals.tolist(), addresses, strict=True)})
+        assert found == expected
+
+
+def test_reads_of_some_arrivals_name_no_others() -> None:
+    epoch = Plan(np.array([40, 3, 0, 60]), lanes=2, cycle_length=3, block_length=2, shuffle_buffer_size=12).epoch(1)
+    arrivals = np.array([0, 1, 2, 7, 8, 20, 33, 34, 35, 36])
+    shard, record = epoch.addresses(1, arrivals)
+    found = records_of(epoch, [1], epoch.reads_of(1, arrivals))
+    addresses = zip(shard.tolist(), record.tolist(), strict=True)
+    assert found == {(1, arrival): each for arrival, each in zip(arrivals.tolist(), addresses, strict=True)}
 
 
 def test_departures_begin_at_any_position() -> None:

@@ -14,9 +14,23 @@ from shardmix.order.tracks import Tracks, cut_tracks
 pytestmark = pytest.mark.once
 
 
-def pieces_of_all(tracks: Tracks) -> list[list[tuple[int, int, int]]]:
+Piece = tuple[int, int, int]
+
+
+def pieces_of_all(tracks: Tracks) -> list[list[Piece]]:
     starts = tracks.starts(np.arange(tracks.num_tracks + 1)).tolist()
-    return [tracks.pieces(start, stop) for start, stop in pairwise(starts)]
+    filled = [track for track, (start, stop) in enumerate(pairwise(starts)) if start < stop]
+    pieces: list[list[Piece]] = [[] for _ in range(tracks.num_tracks)]
+    stretch, *columns = tracks.pieces(np.array(starts)[filled], np.array(starts)[1:][filled])
+    for track, *piece in zip(np.array(filled)[stretch].tolist(), *(column.tolist() for column in columns), strict=True):
+        pieces[track].append(tuple(piece))
+    return pieces
+
+
+def pieces_of(tracks: Tracks, start: int, stop: int) -> list[Piece]:
+    """The pieces of one stretch."""
+    _, shard, first, last = tracks.pieces(np.array([start]), np.array([stop]))
+    return list(zip(shard.tolist(), first.tolist(), last.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -39,21 +53,26 @@ def test_without_shuffle_shards_lie_in_listing_order() -> None:
 
 def test_a_plain_shard_is_divided_and_a_whole_one_is_not() -> None:
     tracks = cut_tracks(np.array([32, 32]), num_tracks=1, seed=0, epoch=0, whole=np.array([False, True]))
-    pieces = tracks.pieces(0, 64)
+    pieces = pieces_of(tracks, 0, 64)
     assert (1, 0, 32) in pieces
     assert sorted(piece for piece in pieces if piece[0] == 0) == [(0, 8 * part, 8 * part + 8) for part in range(4)]
 
 
 def test_addresses_are_the_records_of_the_pieces() -> None:
     tracks = cut_tracks(np.array([5, 0, 9, 1]), num_tracks=3, seed=1, epoch=0)
-    listed = [(shard, record) for shard, first, stop in tracks.pieces(0, 15) for record in range(first, stop)]
+    listed = [(shard, record) for shard, first, stop in pieces_of(tracks, 0, 15) for record in range(first, stop)]
     shard, record = tracks.addresses(np.arange(15))
     assert list(zip(shard.tolist(), record.tolist(), strict=True)) == listed
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, 0), (4, 4), (7, 7), (5, 3)])
-def test_an_empty_interval_has_no_pieces(start: int, stop: int) -> None:
-    assert cut_tracks(np.array([3, 4]), num_tracks=2, seed=0, epoch=0).pieces(start, stop) == []
+def test_stretches_are_looked_up_together_as_well_as_alone() -> None:
+    tracks = cut_tracks(np.array([9, 4, 0, 7]), num_tracks=3, seed=2, epoch=1)
+    bounds = [(0, 1), (0, 20), (3, 11), (10, 11), (19, 20)]
+    stretch, shard, first, stop = tracks.pieces(*np.array(bounds).T)
+    for number, (start, end) in enumerate(bounds):
+        mine = stretch == number
+        together = list(zip(shard[mine].tolist(), first[mine].tolist(), stop[mine].tolist(), strict=True))
+        assert together == pieces_of(tracks, start, end)
 
 
 def test_track_lengths_differ_by_at_most_one_the_longer_first() -> None:
@@ -64,7 +83,7 @@ def test_track_lengths_differ_by_at_most_one_the_longer_first() -> None:
 def test_bounds_of_parts_are_exact_where_the_product_exceeds_64_bits() -> None:
     count = 2**62 + 12345
     tracks = cut_tracks(np.array([count]), num_tracks=4, seed=0, epoch=0)
-    parts = sorted(tracks.pieces(0, count))
+    parts = sorted(pieces_of(tracks, 0, count))
     assert parts == [(0, count * j // 32, count * (j + 1) // 32) for j in range(32)]
 
 

@@ -17,7 +17,7 @@ from shardmix.format.index import Index, open_index
 from shardmix.order.plan import Plan
 from shardmix.order.schedule import BatchRows, Schedule
 from shardmix.order.split import Split
-from shardmix.runtime import reads
+from shardmix.runtime import held, reads
 from shardmix.runtime.buffers import BufferPool
 from shardmix.runtime.fetch import Fetched, RowReader
 from shardmix.runtime.reads import RecordReader, Share
@@ -229,8 +229,9 @@ def test_a_seek_reads_what_the_buffer_holds_there(make: Callable[..., Corpus], m
     assert log.num_bytes <= frame * 1.1 * (256 + 32 + 8)
 
 
-def test_held_memory_stays_near_what_is_held(make: Callable[..., Corpus]) -> None:
+def test_held_memory_stays_near_what_is_held(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     """0.93 N are held on average; blocks at most half unwanted, and one block read ahead: within 2.2 N."""
+    monkeypatch.setattr(held, "SLACK_BYTES", 0)
     corpus = make([1000, 2000, 1000], padding=1000)
     plan = corpus.plan(lanes=1, shuffle_buffer_size=512)
     reader = corpus.reader(plan)

@@ -8,6 +8,7 @@ import pytest
 from shardmix import CorruptShardError
 from shardmix.format.columns import IntArray
 from shardmix.format.framing import FRAME_BYTES, HEADER_BYTES
+from shardmix.runtime import held
 from shardmix.runtime.buffers import BufferPool, round_up
 from shardmix.runtime.held import BLOCK, LENGTH, RECORD, START, HeldRecords, Released
 from shardmix.runtime.reads import RecordsRead
@@ -53,8 +54,9 @@ def test_sizes_are_rounded_up_by_an_eighth_at_most(num_bytes: int) -> None:
 class Lane:
     """Held records whose payloads are eight bytes: their arrival."""
 
-    def __init__(self, payload_bytes: int = 1000) -> None:
-        self.held = HeldRecords(BufferPool(0))
+    def __init__(self, payload_bytes: int = 1000, number: int = 0, shared: HeldRecords | None = None) -> None:
+        self.number = number
+        self.held = shared or HeldRecords(BufferPool(0))
         self.payload_bytes = payload_bytes
 
     def add(self, arrivals: list[int], damages: dict[int, CorruptShardError] | None = None) -> None:
@@ -68,10 +70,10 @@ class Lane:
             buffer[at : at + 8] = np.array([arrival]).view(np.uint8)
         length = np.full(count, self.payload_bytes)
         read = RecordsRead(buffer, start, length, np.zeros(count, np.int64), backwards, damages or {})
-        self.held.add(np.array(arrivals), read, np.arange(count)[::-1])
+        self.held.add(np.full(count, self.number), backwards, read)
 
     def release(self, *arrivals: int) -> Released:
-        released = self.held.release(np.array(arrivals))
+        released = self.held.release(np.full(len(arrivals), self.number), np.array(arrivals))
         assert [self.content(released, row) for row in range(len(arrivals))] == list(arrivals)
         assert released.table[RECORD].tolist() == list(arrivals)
         return released
@@ -107,7 +109,8 @@ def test_after_a_seek_the_held_arrivals_are_few_and_far_between() -> None:
 
 
 @pytest.mark.parametrize("payload_bytes", [8, 100, 5000])
-def test_what_is_held_takes_at_most_twice_its_bytes(payload_bytes: int) -> None:
+def test_what_is_held_takes_at_most_twice_its_bytes(payload_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "SLACK_BYTES", 0)
     lane = Lane(payload_bytes)
     for first in range(0, 512, 64):
         lane.add(list(range(first, first + 64)))
@@ -126,7 +129,7 @@ def test_a_long_lane_keeps_a_short_table() -> None:
     for first in range(50, 5000, 50):
         lane.add(list(range(first, first + 50)))
         lane.release(*range(first - 50, first))
-    assert lane.held._table.shape[1] <= 400
+    assert lane.held.num_cells <= 400
 
 
 def test_a_record_that_stays_for_long_stays_right() -> None:
@@ -137,6 +140,31 @@ def test_a_record_that_stays_for_long_stays_right() -> None:
         lane.add(list(range(first, first + 50)))
         lane.release(*range(first, first + 50))
     lane.release(0)
+
+
+def test_a_little_more_than_what_is_held_is_not_worth_a_copy() -> None:
+    lane = Lane(5000)
+    lane.add(list(range(64)))
+    before = lane.held.buffer_bytes
+    lane.release(*range(60))
+    assert lane.held.buffer_bytes == before
+    lane.release(*range(60, 64))
+    assert lane.held.buffer_bytes == 0
+
+
+def test_lanes_hold_what_is_theirs() -> None:
+    first = Lane()
+    second = Lane(number=1, shared=first.held)
+    first.add([0, 1, 2])
+    second.add([0, 1, 70])
+    first.release(2, 0)
+    first.add([3, 4, 130])
+    second.release(70, 0)
+    second.held.drop(1)
+    with pytest.raises(RuntimeError, match="not held"):
+        second.held.release(np.array([1]), np.array([1]))
+    first.release(1, 130, 4, 3)
+    assert first.held.buffer_bytes == 0
 
 
 def test_damage_leaves_with_its_record() -> None:
