@@ -3,24 +3,27 @@
 # PYTHON              the interpreter that .venv is made from (3.11 or later)
 # SHARDMIX_BUILD_C    unset: build the C extension if that works; yes: fail when it does not; no: leave it out
 # PYTEST_ARGS         e.g. `make test PYTEST_ARGS="-x -k resume"`
+# SECONDS             of `make fuzz`
 # SIZE, BENCH_ARGS    of `make bench`: scales its corpora (1 is about 2.5 GB); e.g. BENCH_ARGS="--corpora small,ctr"
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2 --dist worksteal
 BIN := .venv/bin
 READY := .venv/.ready
+SECONDS ?= 600
 SIZE ?= 1
 BENCH_BIN := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check dist bench clean
+.PHONY: help demo test check dist bench fuzz clean
 help:
 	@echo "make demo    train on a label-sorted corpus, with a plain DataLoader and with shardmix"
 	@echo "make test    the whole suite, once with each backend"
 	@echo "make check   lint, types, layering"
 	@echo "make dist    the sdist and a wheel, in dist/"
 	@echo "make bench   beside tf.data, tfrecord, webdataset and DALI, in an environment of its own (SIZE=0.1: a tenth)"
+	@echo "make fuzz    the C core under libFuzzer and the sanitizers, for SECONDS=600; needs clang"
 	@echo "make clean   remove the environments and everything built"
 
 $(READY): setup.cfg pyproject.toml constraints.txt $(wildcard setup.py shardmix/format/csrc/*)
@@ -68,6 +71,9 @@ $(BENCH_READY): setup.cfg $(wildcard setup.py shardmix/format/csrc/*)
 
 bench: $(BENCH_READY)
 	$(BENCH_BIN)/python benchmarks/bench.py --size $(SIZE) $(BENCH_ARGS)
+
+fuzz: $(READY)
+	PYTHON=$(BIN)/python sh fuzz/run.sh $(SECONDS)
 
 clean:
 	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
