@@ -2,7 +2,8 @@
 
 Rule 1: what the user gives; else the process group of torch.distributed, where one is initialised; else the environment's RANK
 and WORLD_SIZE, as torchrun sets them; else rank 0 of 1.
-Rule 2: half an answer is an error, and so is a process group that contradicts the environment: both sides are named.
+Rule 2: half an answer is an error, and so is a process group that contradicts the environment: both sides are named. Where there
+is a group, the environment may know less (Lightning sets WORLD_SIZE alone).
 Rule 3: asked anew when a pass begins, in the main process; workers are told.
 """
 
@@ -12,6 +13,8 @@ import os
 from typing import NamedTuple
 
 import torch.distributed
+
+_VARIABLES = ("RANK", "WORLD_SIZE")  # as torchrun sets them
 
 
 class World(NamedTuple):
@@ -34,12 +37,16 @@ def resolve_world(rank: int | None = None, world_size: int | None = None) -> Wor
         return check_world(rank, world_size, "arguments")
     environment = _read_environment()
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return environment or World(0, 1)
+        if not environment:
+            return World(0, 1)
+        origin = "environment variables RANK and WORLD_SIZE"
+        return check_world(environment.get("RANK"), environment.get("WORLD_SIZE"), origin)
     group = World(torch.distributed.get_rank(), torch.distributed.get_world_size())
-    if environment is not None and environment != group:
+    if environment != {name: number for name, number in zip(_VARIABLES, group, strict=True) if name in environment}:
+        told = ", ".join(f"{name}={number}" for name, number in environment.items())
         raise ValueError(
-            f"ranks: the process group says rank {group.rank} of {group.world_size}, the environment says "
-            f"RANK={environment.rank} of WORLD_SIZE={environment.world_size}; pass rank= and world_size=, or unset the variables"
+            f"ranks: the process group says rank {group.rank} of {group.world_size}, the environment says {told}; pass rank= and "
+            "world_size=, or unset the variables"
         )
     return group
 
@@ -59,15 +66,15 @@ def check_world(rank: int | None, world_size: int | None, origin: str) -> World:
     return World(rank, world_size)
 
 
-def _read_environment() -> World | None:
-    """RANK and WORLD_SIZE, or None where neither is set."""
-    found = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE") if os.environ.get(name)}
-    if not found:
-        return None
+def _read_environment() -> dict[str, int]:
+    """RANK and WORLD_SIZE, as far as they are set."""
     numbers: dict[str, int] = {}
-    for name, text in found.items():
+    for name in _VARIABLES:
+        text = os.environ.get(name)
+        if not text:
+            continue
         try:
             numbers[name] = int(text)
         except ValueError:
             raise ValueError(f"ranks: the environment says {name}={text!r}, expected an integer") from None
-    return check_world(numbers.get("RANK"), numbers.get("WORLD_SIZE"), "environment variables RANK and WORLD_SIZE")
+    return numbers

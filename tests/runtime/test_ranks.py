@@ -56,7 +56,19 @@ def test_group_and_environment_that_agree_are_no_error(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("group")
 def test_group_against_environment_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
     set_environment(monkeypatch, RANK="1", WORLD_SIZE="4")
-    with pytest.raises(ValueError, match="rank 2 of 3.*RANK=1 of WORLD_SIZE=4"):
+    with pytest.raises(ValueError, match="rank 2 of 3.*RANK=1, WORLD_SIZE=4"):
+        resolve_world()
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize(("name", "agreeing", "other"), [("RANK", "2", "0"), ("WORLD_SIZE", "3", "2")])
+def test_beside_a_group_the_environment_may_know_half(
+    name: str, agreeing: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(monkeypatch, **{name: agreeing})
+    assert resolve_world() == World(2, 3)
+    set_environment(monkeypatch, **{name: other})
+    with pytest.raises(ValueError, match=f"rank 2 of 3, the environment says {name}={other};"):
         resolve_world()
 
 
