@@ -2,7 +2,7 @@
 
 Rule 1: one table for all lanes, a ring of cells each, indexed by arrival; no Python object per record, no loop over lanes.
 Rule 2: records lie in the buffers they were read into, one a block; a block goes when its last record leaves. Where the buffers
-take more than a quarter above what is held, and SLACK_BYTES, blocks less than half wanted are copied into smaller ones.
+take more than a quarter above what is held, and READ_SLACK_BYTES, blocks less than half wanted are copied into smaller ones.
 Rule 3: rings grow when two records that are held would share a cell, all to the same size.
 """
 
@@ -18,6 +18,7 @@ from ..format.framing import FRAME_BYTES
 from ..format.records import Bytes, IntArray
 from ..format.spans import starts_of
 from .buffers import BufferPool
+from .needs import READ_SLACK_BYTES
 from .reads import RecordsRead
 
 BLOCK, START, LENGTH, SHARD, RECORD, ARRIVAL = range(6)  # fields of a cell
@@ -25,7 +26,6 @@ NUM_FIELDS = 6
 _FREE = -1
 _FIRST_RING = 64
 _SMALL_BYTES = 1 << 14  # a block that small is left as it is
-SLACK_BYTES = 32 << 20  # copying costs more than that much memory in a worker
 
 
 class Released(NamedTuple):
@@ -140,7 +140,7 @@ class HeldRecords:
     def _compact_where_needed(self) -> None:
         """Make room where the buffers take much more than what is held."""
         for number, block in list(self._blocks.items()):
-            if self._buffer_bytes <= self._wanted_bytes + self._wanted_bytes // 4 + SLACK_BYTES:
+            if self._buffer_bytes <= self._wanted_bytes + self._wanted_bytes // 4 + READ_SLACK_BYTES:
                 return
             if block.is_mostly_unwanted():
                 self._compact(number, block)

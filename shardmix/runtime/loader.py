@@ -25,7 +25,7 @@ from ..order.schedule import UNEVEN
 from .assemble import Assembler
 from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers, threads_of
 from .dataset import Opened, ShardDataset
-from .link import Counts
+from .limits import Counts, UserClock, describe_limit
 from .memory import BatchMemory
 from .passes import Mixer, MixIterator
 from .progress import Loaded, OwnEpoch, Place, Progress, Start
@@ -132,7 +132,7 @@ class MixLoader(DataLoader[Any]):
 
     def __iter__(self) -> MixIterator:  # type: ignore[override]
         user = Receiver(self, self._progress, self._begin, self._is_last)
-        return MixIterator(user.begin, user.deliver, self.__len__)
+        return MixIterator(user.begin, user.deliver, self.__len__, UserClock(self._counts))
 
     def __len__(self) -> int:
         """Batches of all passes on this rank; of whole passes, also after load_state_dict. TypeError where it cannot be known."""
@@ -143,6 +143,13 @@ class MixLoader(DataLoader[Any]):
         if isinstance(self.dataset, ShardDataset):
             return self.repeat * plan_shards(self.dataset, self._batching(), lanes=self._lanes).num_batches
         return self.repeat * super().__len__()
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__}({self.dataset!r}, batch_size={self.batch_size}, num_workers={self.num_workers})"
+        if not isinstance(self.dataset, ShardDataset):
+            return text
+        plan = plan_shards(self.dataset, self._batching(), lanes=self._lanes)
+        return f"{text}: {plan.describe(self.num_workers, self.prefetch_factor)}"
 
     def set_epoch(self, epoch: int) -> None:
         """Make `epoch` that of the next pass; a dataset or sampler that has a set_epoch of its own is told as well.
@@ -202,8 +209,18 @@ class MixLoader(DataLoader[Any]):
         return self._find_obstacle() is None
 
     def stats(self) -> dict[str, Any]:
-        """What was delivered and met so far, over all passes: batches, rows, bytes, holes, pads, damages, messages, seconds."""
-        return asdict(self._counts)
+        """What was delivered and met so far, over all passes, where the time went, and a sentence on what limits.
+
+            print(loader.stats()["limit"])
+
+        batches, rows, bytes, holes, pads, damages (records that were skipped), messages, slabs_attached: counts.
+        seconds_starting, seconds_waiting, seconds_user: of the thread that iterates: until the first batch of each pass, waiting
+            for the others, and in the user's own code between batches.
+        seconds_mixing, seconds_mixer_waiting: of the mixer: putting batches together, waiting for workers.
+        workers: for each its seconds in read, decode, user (parse, transform, the user's dataset), other, waiting.
+        limit: what limits, and what to change.
+        """
+        return {**asdict(self._counts), "limit": describe_limit(self._counts, self.num_workers)}
 
     def _batching(self) -> Batching:
         return Batching(self.batch_size or 1, self.drop_last, self.uneven)

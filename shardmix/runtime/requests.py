@@ -16,10 +16,10 @@ from torch.utils.data import Sampler
 from ..format.columns import IntArray
 from ..order.schedule import Schedule
 from .handoff import Packed
+from .limits import NOTHING_SPENT, Spent
+from .needs import chunk_bytes
 from .problem import Problem
 
-LANE_BYTES = 512 << 10  # of a chunk for each lane of the worker: some hundred small rows of each, see docs/performance.md
-MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
 CHUNK_BYTES = 2 << 20  # where there are no lanes
 CHUNK_SECONDS = 0.05  # slow user code: no chunk keeps the main process waiting much longer than this
 MAX_BATCHES = 64
@@ -79,6 +79,7 @@ class Reply(NamedTuple):
     is_stale: bool  # the pass had been given up
     problem: Problem | BaseException | None
     damages: tuple[Exception, ...]
+    spent: Spent = NOTHING_SPENT
 
 
 class RequestSampler(Sampler[Request]):
@@ -102,7 +103,7 @@ class ChunkSize:
     """How many batches a chunk spans: one at first, then what fits in its bytes and CHUNK_SECONDS, by the answers so far."""
 
     def __init__(self, num_lanes: int, limit: int = MAX_BATCHES) -> None:
-        self._bytes = min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
+        self._bytes = chunk_bytes(num_lanes)
         self._limit = limit
         self.num_batches = 1
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import StateMismatchError
 from ..order.schedule import Schedule
 from .dataset import Opened, ShardDataset
+from .needs import PREFETCH_FACTOR, format_bytes, needs_of_plan
 from .progress import Place, Progress
 from .ranks import World, resolve_world
 from .state import State, check_state, check_version, order_of_shards, state_of_shards
@@ -44,6 +45,19 @@ class ShardPlan:
             return self
         schedule = replace(self.schedule, first_row=first_row)
         return replace(self, schedule=schedule, num_batches=schedule.num_batches(self.world.rank))
+
+    def describe(self, num_workers: int, prefetch_factor: int | None) -> str:
+        """What a run of it uses, for people."""
+        plan, world_size = self.opened.plan, self.world.world_size
+        factor = prefetch_factor or PREFETCH_FACTOR
+        needs = needs_of_plan(self.opened.index, plan, self.schedule.batch_size, num_workers, world_size, factor)
+        hosts = f"{min(num_workers, plan.lanes // world_size)} workers" if num_workers else "threads of this process"
+        ranks = f" of {world_size} ranks" if world_size > 1 else ""
+        buffer = f"shuffle buffer of {plan.shuffle_buffer_size} records" if plan.shuffle else "no shuffle"
+        return (
+            f"{plan.lanes} lanes{ranks} on {hosts}, at most {needs.open_files} open files, {buffer} "
+            f"({format_bytes(needs.buffer_bytes)}), {format_bytes(needs.bytes)} in all"
+        )
 
     def state(self, progress: Progress, repeat: int | None) -> State:
         """The state where the user stands; the plan begins at the first row of the place."""

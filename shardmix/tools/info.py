@@ -14,9 +14,9 @@ from ..format.corpus import Corpus, find_shards
 from ..format.index import Index
 from ..format.index_build import Wanted, find_counts, known_entries
 from ..format.index_store import find_homes
+from ..runtime.needs import Needs, RunSettings, estimate_needs, inflated_bytes
 from . import options
 from .findings import Finding
-from .needs import Needs, RunSettings, estimate_needs, inflated_bytes
 from .survey import split_readable, survey_shards
 from .tasks import open_processes
 from .texts import format_bytes, format_count, format_table, show

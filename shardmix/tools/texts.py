@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from ..runtime.needs import format_bytes as format_bytes
 from .findings import Finding
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGTP]?)(i?)B?", re.IGNORECASE)
-
-
-def format_bytes(number: float) -> str:
-    """Bytes in the unit that fits; 1 kB is 1000 bytes.
-
-    >>> format_bytes(999), format_bytes(784_000), format_bytes(1_500_000_000)
-    ('999 B', '784 kB', '1.50 GB')
-    """
-    unit = 0
-    while number >= 999.5 and unit < len(_UNITS) - 1:
-        number, unit = number / 1000, unit + 1
-    if unit == 0:
-        return f"{number:.0f} B"
-    digits = max(0, 2 - int(math.log10(max(number, 1))))
-    return f"{number:.{digits}f} {_UNITS[unit]}"
 
 
 def parse_bytes(text: str) -> int:

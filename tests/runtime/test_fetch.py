@@ -231,7 +231,7 @@ def test_a_seek_reads_what_the_buffer_holds_there(make: Callable[..., Corpus], m
 
 def test_held_memory_stays_near_what_is_held(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     """0.93 N are held on average; blocks at most half unwanted, and one block read ahead: within 2.2 N."""
-    monkeypatch.setattr(held, "SLACK_BYTES", 0)
+    monkeypatch.setattr(held, "READ_SLACK_BYTES", 0)
     corpus = make([1000, 2000, 1000], padding=1000)
     plan = corpus.plan(lanes=1, shuffle_buffer_size=512)
     reader = corpus.reader(plan)

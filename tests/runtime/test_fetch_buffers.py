@@ -110,7 +110,7 @@ def test_after_a_seek_the_held_arrivals_are_few_and_far_between() -> None:
 
 @pytest.mark.parametrize("payload_bytes", [8, 100, 5000])
 def test_what_is_held_takes_at_most_twice_its_bytes(payload_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "SLACK_BYTES", 0)
+    monkeypatch.setattr(held, "READ_SLACK_BYTES", 0)
     lane = Lane(payload_bytes)
     for first in range(0, 512, 64):
         lane.add(list(range(first, first + 64)))

@@ -1,10 +1,13 @@
 """What a run needs: memory and open files, from the index and the settings alone.
 
 The formula is that of the README, "Memory, and the time to the first batch".
+
+Imports no torch: the command line uses it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ..format.framing import FRAME_BYTES
@@ -12,10 +15,18 @@ from ..format.index import Index
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
 
-CHUNK_BYTES = 2 << 20  # least of a slab
-READ_BLOCK_BYTES = 1 << 20  # most of a track's read block
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 BATCHES_IN_MEMORY = 4
 PREFETCH_FACTOR = 2
+READ_SLACK_BYTES = 32 << 20  # of a worker: read buffers that are free for the next read, or mostly empty
+# A chunk has some hundred small rows of each lane of its worker; see docs/performance.md.
+LANE_BYTES = 512 << 10
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
+
+
+def chunk_bytes(num_lanes: int) -> int:
+    """Bytes that a chunk of a worker with so many lanes grows to, where a batch is smaller."""
+    return min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
 
 
 class RunSettings(NamedTuple):
@@ -39,7 +50,7 @@ class Needs(NamedTuple):
     buffer_bytes: int  # encoded records in the shuffle buffers
     shared_bytes: int  # slabs between workers and the main process
     batch_bytes: int  # batches in the main process
-    read_bytes: int  # read blocks, at most
+    read_bytes: int  # read buffers beside them, at most
 
     @property
     def bytes(self) -> int:
@@ -57,20 +68,28 @@ def estimate_needs(index: Index, settings: RunSettings) -> Needs | None:
     lanes = choose_lanes(settings.lanes, settings.world_size)
     wanted = 16384 if settings.shuffle_buffer_size is None else settings.shuffle_buffer_size
     plan = Plan(index.counts, lanes, settings.cycle_length or 4, shuffle_buffer_size=wanted, whole=index.compressed)
+    return needs_of_plan(index, plan, settings.batch_size, settings.num_workers, settings.world_size)
+
+
+def needs_of_plan(
+    index: Index, plan: Plan, batch_size: int, num_workers: int, world_size: int, prefetch_factor: int = PREFETCH_FACTOR
+) -> Needs:
+    """What a run of a plan needs on each rank."""
     record_bytes = mean_record_bytes(index)
-    batch_bytes = settings.batch_size * record_bytes
-    tracks = lanes // settings.world_size * plan.effective_cycle_length
-    slabs = settings.num_workers * (PREFETCH_FACTOR + 1)
-    held = min(wanted, index.num_records) / settings.world_size
+    batch_bytes = batch_size * record_bytes
+    lanes = plan.lanes // world_size  # of a rank
+    workers = min(num_workers, lanes)
+    slab_bytes = max(chunk_bytes(lanes // workers), batch_bytes / workers) if workers else 0
+    held = min(plan.shuffle_buffer_size if plan.shuffle else 0, plan.num_records) / world_size
     return Needs(
-        lanes=lanes,
+        lanes=plan.lanes,
         cycle_length=plan.effective_cycle_length,
-        shuffle_buffer_size=wanted,
-        open_files=min(tracks, index.num_records),
+        shuffle_buffer_size=plan.shuffle_buffer_size,
+        open_files=min(lanes * plan.effective_cycle_length, plan.num_records),
         buffer_bytes=round(held * record_bytes),
-        shared_bytes=round(slabs * max(CHUNK_BYTES, batch_bytes / settings.num_workers)) if slabs else 0,
+        shared_bytes=round(workers * (prefetch_factor + 1) * slab_bytes),
         batch_bytes=round(BATCHES_IN_MEMORY * batch_bytes),
-        read_bytes=round(min(tracks * READ_BLOCK_BYTES, inflated_bytes(index))),
+        read_bytes=round(min(2 * max(workers, 1) * READ_SLACK_BYTES, inflated_bytes(index))),
     )
 
 
@@ -82,3 +101,18 @@ def inflated_bytes(index: Index) -> int:
 def mean_record_bytes(index: Index) -> float:
     """Bytes of a payload, on average."""
     return inflated_bytes(index) / index.num_records - FRAME_BYTES if index.num_records else 0.0
+
+
+def format_bytes(number: float) -> str:
+    """Bytes in the unit that fits; 1 kB is 1000 bytes.
+
+    >>> format_bytes(999), format_bytes(784_000), format_bytes(1_500_000_000)
+    ('999 B', '784 kB', '1.50 GB')
+    """
+    unit = 0
+    while number >= 999.5 and unit < len(_UNITS) - 1:
+        number, unit = number / 1000, unit + 1
+    if unit == 0:
+        return f"{number:.0f} B"
+    digits = max(0, 2 - int(math.log10(max(number, 1))))
+    return f"{number:.{digits}f} {_UNITS[unit]}"
