@@ -20,7 +20,8 @@ from ..order.schedule import Schedule
 from .assemble import Assembler
 from .dataset import Opened
 from .feeds import Delivery, MapFeed, PlannedSteps, Round, ShardFeed, Steps
-from .link import Counts, Link
+from .limits import Counts, time_mixing
+from .link import Link
 from .passes import InlineMixer, Mixer, ThreadMixer
 from .progress import Start
 from .pulled import MapSupply, PulledFeed, StreamSupply, Supply, UserSchedule
@@ -178,7 +179,7 @@ def run_feed(run: Run, link: Link, feed: Feed, epoch: int | None = None) -> Deli
     replies = run.workers.answers_to(feed.requests(), seed, link.describe_outstanding)
     link.replies = replies
     try:
-        yield from feed.batches()
+        yield from time_mixing(feed.batches(), run.counts)
     finally:
         replies.close()
         link.replies = iter(())

@@ -20,7 +20,8 @@ import numpy as np
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
 from .assemble import Assembler, Part
-from .link import Counts, Link
+from .limits import Counts
+from .link import Link
 from .requests import ChunkSize, MapWork, Request, ShardWork, Work
 from .source import workers_of_lanes
 

@@ -12,30 +12,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .handoff import Bytes, Chunk, StructureReader, attach, read_chunk
+from .limits import Counts, WorkerTimes
 from .problem import Problem
 from .requests import MapWork, Reply, Request, ShardWork, Work
 
 logger = logging.getLogger("shardmix")
-
-
-@dataclass
-class Counts:
-    """What a loader has delivered and met so far: the numbers of `MixLoader.stats()`."""
-
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    holes: int = 0
-    pads: int = 0
-    damages: int = 0
-    messages: int = 0
-    slabs_attached: int = 0
-    seconds_waiting: float = 0.0  # for workers, in the mixer
-    seconds_working: dict[int, float] = field(default_factory=dict)  # per worker
 
 
 class PassGivenUp(Exception):
@@ -85,7 +69,7 @@ class Link:
         """The next answer in torch's order; None at the end. Raises what the worker met."""
         started = time.perf_counter()
         reply = next(self.replies, None)
-        self._counts.seconds_waiting += time.perf_counter() - started
+        self._counts.seconds_mixer_waiting += time.perf_counter() - started
         if reply is None:
             return None
         if reply.generation != self._generation:
@@ -129,7 +113,7 @@ class Link:
         counts = self._counts
         counts.messages += 1
         counts.bytes += reply.num_bytes
-        counts.seconds_working[reply.worker] = counts.seconds_working.get(reply.worker, 0.0) + reply.seconds
+        counts.workers.setdefault(reply.worker, WorkerTimes()).add(reply.spent, reply.seconds)
         for damage in reply.damages:
             counts.damages += 1
             logger.warning("skipped: %s", damage)

@@ -11,6 +11,7 @@ Rule 4: random user code has a seed for each record, hashed from (seed, epoch, s
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
@@ -34,6 +35,7 @@ class Parsed(NamedTuple):
     structure: Structure
     columns: list[Column]
     kept: IntArray  # (rows,) which records of the block they are, ascending; the others were skipped
+    user_seconds: float  # in the user's code
 
 
 class _Current(threading.local):
@@ -81,21 +83,23 @@ class Parser:
         self._schema, self._parse, self._parse_batch = schema, parse, parse_batch
         self._transform = transform
         self._seed = seed
+        self._user_seconds = 0.0  # in the user's code, of the block at hand
 
     def parse_columns(self, block: RecordBlock, epoch: int, allocate: Allocate = allocate_arrays) -> Parsed:
         """Columns of the records. `allocate` is called once.
 
         Raises ParseError, or what `parse_batch` should not have returned.
         """
+        self._user_seconds = 0.0
         if self._parse is None and self._transform is None:
             structure, columns = self._decode(block, allocate)
-            return Parsed(structure, columns, np.arange(len(block)))
+            return Parsed(structure, columns, np.arange(len(block)), self._user_seconds)
         kept, samples = [], []
         for row, sample in self.iter_samples(block, epoch):
             kept.append(row)
             samples.append(sample)
         structure, columns = pack_samples(samples, allocate)
-        return Parsed(structure, columns, np.array(kept, np.int64))
+        return Parsed(structure, columns, np.array(kept, np.int64), self._user_seconds)
 
     def iter_samples(self, block: RecordBlock, epoch: int) -> Iterator[tuple[int, Any]]:
         """(row, sample) of every record that is not skipped, in order. Raises ParseError when it is the record's turn."""
@@ -115,19 +119,23 @@ class Parser:
             return structure_of_features([column.spec for column in columns]), columns
         if self._parse_batch is None:
             raise TypeError("Parser: no schema and no parser given")
+        payloads = _payloads(block)
+        began = time.perf_counter()
         try:
-            batch = self._parse_batch(_payloads(block))
+            batch = self._parse_batch(payloads)
         except Exception as error:
             self._refuse_batch(block, error)
+        self._user_seconds += time.perf_counter() - began
         return pack_batch(batch, len(block), _name(self._parse_batch), allocate)
 
     def _run(
         self, block: RecordBlock, epoch: int, first: Callable[[Any], Any], given: list[Any], then: Transform | None
     ) -> Iterator[tuple[int, Any]]:
         """Call the user's code on one record after another."""
-        current, function = _current, first
+        current, function, clock = _current, first, time.perf_counter
         for row, sample in enumerate(given):
             current.block, current.row, current.seed, current.epoch = block, row, self._seed, epoch
+            began = clock()
             try:
                 function = first
                 sample = first(sample)
@@ -141,6 +149,7 @@ class Parser:
                 text = f"{_name(function)} raised {_describe(error)}"
                 raise ParseError(text, path=path, record=record, offset=offset) from error
             finally:
+                self._user_seconds += clock() - began
                 current.block, current.row = None, -1
             yield row, sample
 

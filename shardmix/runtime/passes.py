@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, Self
 
 from .feeds import Delivery
+from .limits import UserClock
+from .link import PassGivenUp
 
 AHEAD = 2  # batches
 
@@ -102,6 +104,8 @@ class ThreadMixer:
                 with self._ending:
                     self._is_released = True
                 self._release()
+        except PassGivenUp:  # closed from elsewhere: for who waits it is the end
+            pass
         except BaseException as caught:  # it is the user's thread that must see it
             error = caught
         self._made.put(_End(error))
@@ -119,8 +123,10 @@ class ThreadMixer:
 class MixIterator:
     """What `iter(loader)` gives. The pass begins with the first batch asked for, and ends with the iterator."""
 
-    def __init__(self, begin: Callable[[], Mixer], deliver: Callable[[Delivery], None], length: Callable[[], int]) -> None:
-        self._begin, self._deliver, self._length = begin, deliver, length
+    def __init__(
+        self, begin: Callable[[], Mixer], deliver: Callable[[Delivery], None], length: Callable[[], int], clock: UserClock
+    ) -> None:
+        self._begin, self._deliver, self._length, self._clock = begin, deliver, length, clock
         self._mixer: Mixer | None = None
         self._is_ended = False
 
@@ -133,6 +139,7 @@ class MixIterator:
     def __next__(self) -> Any:
         if self._is_ended:
             raise StopIteration
+        self._clock.ask()
         try:
             if self._mixer is None:
                 self._mixer = self._begin()
@@ -145,6 +152,7 @@ class MixIterator:
             self.close()
             raise StopIteration
         self._deliver(delivery)
+        self._clock.give()
         return delivery.batch
 
     def close(self) -> None:

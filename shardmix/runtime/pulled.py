@@ -19,7 +19,8 @@ import numpy as np
 from .assemble import Assembler, Part
 from .feeds import Delivery
 from .handoff import Chunk
-from .link import Counts, Link
+from .limits import Counts
+from .link import Link
 from .requests import CHUNK_BYTES, CHUNK_SECONDS, MAX_BATCHES, MapWork, Reply, Request, StreamWork, Work
 
 UserSchedule = Callable[[int, Sequence[int | None]], Sequence[int]]

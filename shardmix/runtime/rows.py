@@ -8,6 +8,7 @@ Rule: asked for rows where a lane's cursor stands it goes on; elsewhere it seeks
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from ..order.plan import Plan
 from ..order.schedule import BatchRows
 from .buffers import BufferPool
 from .fetch import Fetched, RowReader
+from .limits import Spent
 from .reads import RecordReader, Share
 from .samples import Structure
 
@@ -52,6 +54,7 @@ class Filled(NamedTuple):
     shard: IntArray  # (rows,) of the kept rows
     record: IntArray  # (rows,)
     damages: tuple[CorruptShardError, ...]  # what on_corrupt="skip" passed over, one for each record, pads left out
+    spent: Spent
 
 
 class RowSource:
@@ -79,7 +82,9 @@ class RowSource:
 
         Raises CorruptShardError (unless on_corrupt="skip"), StaleIndexError, ParseError (the user's exception as cause), OSError.
         """
+        began = time.perf_counter()
         fetched = self._reader.fetch(epoch, rows)
+        read = time.perf_counter()
         if fetched.damages and self._raises:
             raise fetched.damages[min(fetched.damages)]
         block, kept = drop_holes(fetched)
@@ -89,7 +94,8 @@ class RowSource:
         source = fetched.block
         # what a pad repeats is told by the rank that it is a row of
         damages = tuple(fetched.damages[row] for row in sorted(fetched.damages) if not rows.is_pad[row])
-        return Filled(parsed.structure, parsed.columns, kept, source.shard[kept], source.record[kept], damages)
+        spent = Spent(read - began, time.perf_counter() - read - parsed.user_seconds, parsed.user_seconds)
+        return Filled(parsed.structure, parsed.columns, kept, source.shard[kept], source.record[kept], damages, spent)
 
     def close(self) -> None:
         """Close files, drop buffers. It can be used again."""

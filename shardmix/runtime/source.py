@@ -23,6 +23,7 @@ from ..format.columns import Allocate, Column, IntArray
 from ..order.schedule import BatchRows
 from .dataset import Opened, RowSource, ShardDataset
 from .handoff import Chunk, PrivateBytes, SharedBytes, SlabWriter
+from .limits import NOTHING_SPENT, Spent
 from .problem import describe_problem
 from .requests import MapWork, Reply, Request, ShardWork, StreamWork, Work
 from .samples import Structure, pack_samples
@@ -39,6 +40,7 @@ class Answer(NamedTuple):
     source: IntArray = NO_SOURCE
     ended: bool = False
     damages: tuple[Exception, ...] = ()
+    spent: Spent = NOTHING_SPENT
 
 
 class Answers(Protocol):
@@ -88,7 +90,7 @@ class ShardAnswers:
         if self._dataset.with_source:
             kept = filled.kept
             source = np.stack((filled.shard, filled.record, rows.lane[kept], rows.is_pad[kept]), axis=1, dtype=np.int64)
-        return Answer(filled.structure, filled.columns, filled.kept, source, ended, filled.damages)
+        return Answer(filled.structure, filled.columns, filled.kept, source, ended, filled.damages, filled.spent)
 
     def close(self) -> None:
         if self._rows is not None:
@@ -134,7 +136,9 @@ class MapAnswers:
     def answer(self, work: Work, worker: int, num_workers: int, allocate: Allocate) -> Answer:
         if not isinstance(work, MapWork):
             raise TypeError(f"a map-style dataset answers no {type(work).__name__}")
-        return answer_of_samples(self._load(work.indices), allocate)
+        began = time.perf_counter()
+        samples = self._load(work.indices)
+        return answer_of_samples(samples, allocate, time.perf_counter() - began)
 
     def _load(self, indices: Sequence[Any]) -> list[Any]:
         load_many = getattr(self._dataset, "__getitems__", None)
@@ -168,14 +172,17 @@ class StreamAnswers:
             raise TypeError(f"an iterable dataset answers no {type(work).__name__}")
         if self._iterator is None:
             self._iterator = iter(self._dataset)
+        began = time.perf_counter()
         samples = list(islice(self._iterator, work.num_rows))
-        return answer_of_samples(samples, allocate)._replace(ended=len(samples) < work.num_rows)
+        return answer_of_samples(samples, allocate, time.perf_counter() - began)._replace(ended=len(samples) < work.num_rows)
 
 
-def answer_of_samples(samples: list[Any], allocate: Allocate) -> Answer:
+def answer_of_samples(samples: list[Any], allocate: Allocate, user_seconds: float) -> Answer:
     """Samples of a user's dataset, packed."""
+    began = time.perf_counter()
     structure, columns = pack_samples(samples, allocate)
-    return Answer(structure, columns, np.arange(len(samples)))
+    spent = Spent(decode=time.perf_counter() - began, user=user_seconds)
+    return Answer(structure, columns, np.arange(len(samples)), spent=spent)
 
 
 class ChunkSource(Dataset[Reply]):
@@ -198,6 +205,7 @@ class ChunkSource(Dataset[Reply]):
         self._structure: Structure | None = None
         self._structure_bytes = b""
         self._failure: BaseException | None = None  # of the user's worker_init_fn
+        self._answered = 0.0  # when it gave the last answer
 
     def __len__(self) -> int:
         return 1 << 60
@@ -210,13 +218,15 @@ class ChunkSource(Dataset[Reply]):
         if request.work is None or is_stale:
             return empty
         started = time.perf_counter()
+        waiting = started - self._answered if request.generation == self._seen_generation else 0.0
         try:
             if self._failure is not None:
                 raise self._failure
             reply = self._reply(request, request.work, host, num_hosts)
         except Exception as error:
             return empty._replace(problem=describe_problem(error, host) if info else error)
-        return reply._replace(seconds=time.perf_counter() - started)
+        self._answered = time.perf_counter()
+        return reply._replace(seconds=self._answered - started, spent=reply.spent._replace(waiting=waiting))
 
     def fail(self, error: Exception) -> None:
         """From now on every answer is this error."""
@@ -247,8 +257,9 @@ class ChunkSource(Dataset[Reply]):
         if packed.slab_bytes == request.known_bytes:
             packed = packed._replace(address=None)
         num_bytes = writer.num_bytes
+        rows, spent = chunk.num_rows, given.spent
         return Reply(
-            request.generation, worker, slab, packed, chunk.num_rows, num_bytes, 0.0, given.ended, False, None, given.damages
+            request.generation, worker, slab, packed, rows, num_bytes, 0.0, given.ended, False, None, given.damages, spent
         )
 
 

@@ -230,7 +230,7 @@ def test_more_workers_than_lanes_are_not_started(open_corpus: Open) -> None:
     loader = MixLoader(open_corpus(lanes=2), batch_size=10, num_workers=5)
     with pytest.warns(UserWarning, match=r"num_workers=5: .* 2 workers are started"):
         assert sorted(ids_of(loader)) == IDS
-    assert set(loader.stats()["seconds_working"]) == {0, 1}
+    assert set(loader.stats()["workers"]) == {0, 1}
 
 
 def test_pinning_without_an_accelerator_warns_as_torch_does(open_corpus: Open) -> None:
