@@ -4,7 +4,7 @@
 # SHARDMIX_BUILD_C    unset: build the C extension if that works; yes: fail when it does not; no: leave it out
 # PYTEST_ARGS         e.g. `make test PYTEST_ARGS="-x -k resume"`
 # SECONDS             of `make fuzz`
-# SIZE, BENCH_ARGS    of `make bench`: scales its corpora (1 is about 2.5 GB); e.g. BENCH_ARGS="--corpora small,ctr"
+# SIZE, BENCH_ARGS    of `make bench`: scales its corpora (1 is about 2 GB); e.g. BENCH_ARGS="--corpora small,ctr"
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2 --dist worksteal

@@ -36,7 +36,6 @@ from benchmarks.report import draw_chart, print_report
 from benchmarks.workload import BATCH_SIZE, BUFFER_SIZE, RECORDS, Workload, prepare
 
 ROOT = Path(__file__).parents[1]
-CHECK_SIZE = 0.01  # of the corpora whose rows are compared
 SAMPLE_SECONDS = 0.03  # between two looks at the memory
 
 
@@ -143,40 +142,50 @@ def started(contenders: list[Contender], name: str) -> Iterator[dict[str, Proces
         yield {one.key: stack.enter_context(Process(one)) for one in contenders if not one.corpora or name in one.corpora}
 
 
+class Turns:
+    """The contenders of one corpus, and what each has answered. One that is absent is not asked again; its result says why."""
+
+    def __init__(self, name: str, processes: dict[str, Process]) -> None:
+        self._name, self._alive = name, processes
+        self.results: dict[str, dict[str, Any]] = {key: {"rounds": []} for key in processes}
+
+    def each(self, what: str, work: Callable[[Process], dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Let one after another work; (its result so far, its answer) of each."""
+        for key, process in list(self._alive.items()):
+            print(f"  {f'{self._name}: {key} {what}':60}", file=sys.stderr, end="\r", flush=True)
+            try:
+                answer = work(process)
+            except Absent as absent:
+                del self._alive[key]
+                self.results[key] = {"absent": f"{what}: {absent}"}
+            else:
+                yield self.results[key], answer
+
+
 def measure(name: str, contenders: list[Contender], options: argparse.Namespace) -> dict[str, Any]:
     """All contenders on one corpus, in turn."""
-    small, workload = prepare(name, options.folder, CHECK_SIZE), prepare(name, options.folder, options.size)
-    results: dict[str, dict[str, Any]] = {}
+    check = pack(prepare(name, options.folder, options.check_size))
+    workload = prepare(name, options.folder, options.size)
     with started(contenders, name) as processes:
-
-        def tell(text: str, key: str, work: Callable[[Process], dict[str, Any]]) -> dict[str, Any]:
-            """What one contender answers; one that is absent is not asked again."""
-            if key not in processes:
-                return {}  # the reason is in its result
-            print(f"  {f'{name}: {key} {text}':60}", file=sys.stderr, end="\r", flush=True)
-            try:
-                return work(processes[key])
-            except Absent as absent:
-                del processes[key]
-                results[key] = {"absent": f"{text}: {absent}"}
-                return {}
-
-        for key in list(processes):
-            results[key] = {"rounds": []}
-            results[key] |= tell("starts", key, Process.answer)
-            results[key] |= tell("delivers", key, lambda one: one.ask("check", workload=packed(small)))
-            results[key] |= tell("warms up", key, lambda one: one.ask("first", workload=packed(workload), limit=options.limit))
+        turns = Turns(name, processes)
+        for result, answer in turns.each("starts", Process.answer):
+            result |= answer
+        for result, answer in turns.each("delivers", lambda one: one.ask("check", workload=check)):
+            result |= answer
+        for result, answer in turns.each("warms up", lambda one: one.ask("first", workload=pack(workload), limit=options.limit)):
+            result |= answer
         for number in range(options.rounds):
-            for key in list(processes):
-                turn = tell(f"round {number + 1}", key, lambda one: one.ask("round", least=options.least, limit=options.limit))
-                results[key].setdefault("rounds", []).append(turn)
-        for key in list(processes):
-            results[key]["memory"] = tell("memory", key, lambda one: one.watch("round", least=0.5, limit=options.limit))
-            results[key]["stats"] = tell("counts", key, lambda one: one.ask("stats"))
-    return {"records": workload.num_records, "bytes": workload.num_bytes, "contenders": results}
+            what = f"round {number + 1} of {options.rounds}"
+            for result, answer in turns.each(what, lambda one: one.ask("round", least=options.least, limit=options.limit)):
+                result["rounds"].append(answer)
+        for result, answer in turns.each("memory", lambda one: one.watch("round", least=options.least / 2, limit=options.limit)):
+            result["memory"] = answer
+        for result, answer in turns.each("counts", lambda one: one.ask("stats")):
+            result["stats"] = answer
+    return {"records": workload.num_records, "bytes": workload.num_bytes, "contenders": turns.results}
 
 
-def packed(workload: Workload) -> list[Any]:
+def pack(workload: Workload) -> list[Any]:
     """A workload as JSON."""
     return [workload.name, str(workload.folder), workload.num_records]
 
@@ -196,7 +205,8 @@ def describe_machine() -> dict[str, Any]:
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="shardmix beside its peers: tables, JSON, and a chart.")
-    parser.add_argument("--size", type=float, default=1.0, help="scales the corpora; 1 is about 1.9 GB in all")
+    parser.add_argument("--size", type=float, default=1.0, help="scales the corpora; 1 is about 2 GB in all")
+    parser.add_argument("--check-size", type=float, default=0.01, help="size of the corpora whose rows are compared")
     parser.add_argument("--folder", type=Path, default=ROOT / "corpus" / "bench", help="where the corpora are kept")
     parser.add_argument("--corpora", default=",".join(RECORDS))
     parser.add_argument("--contenders", default=",".join(one.key for one in CONTENDERS))

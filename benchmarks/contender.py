@@ -85,7 +85,7 @@ class Runner:
     def round(self, least: float, limit: float) -> dict[str, Any]:
         cpu, began = cpu_seconds(), time.perf_counter()
         rows, seconds = 0, 0.0
-        while seconds < least:
+        while not rows or seconds < least:
             got, took, is_whole = self._epoch(limit)
             rows, seconds = rows + got, seconds + took
             if not is_whole:
