@@ -25,6 +25,7 @@ SPLIT = 4  # seed, level, shard: the offset from which a set takes its share of 
 SAMPLE = 5  # seed, epoch, shard, record: the seed of a random transform
 WORKERS = 6  # seed, epoch: the seed of the generators of worker processes
 SAMPLER = 7  # initial seed, loader, epoch: the seed of a shuffling sampler
+RESHARD = 8  # seed, turn, half: the rounds of a full shuffle (tools/full_shuffle.py)
 
 MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15

@@ -11,8 +11,9 @@ import logging
 import multiprocessing
 import os
 import sys
+import warnings
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -135,3 +136,17 @@ def _show_log() -> None:
     logger = logging.getLogger("shardmix")
     logger.addHandler(handler)
     logger.propagate = False
+    if not sys.warnoptions:
+        warnings.showwarning = _show_warning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """In place of `warnings.showwarning`: the line of source says nothing to who calls a command."""
+    click.echo(f"shardmix: warning: {message}", err=True)

@@ -6,6 +6,7 @@ Rule 2: an empty file is a shard of no records, and no finding.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
@@ -64,3 +65,8 @@ def split_readable(corpus: Corpus) -> tuple[Corpus, tuple[Finding, ...]]:
     if first_error is not None and not readable:
         raise first_error
     return (Corpus.of_paths(readable) if findings else corpus), tuple(findings)
+
+
+def size_of(path: str) -> int:
+    """Bytes of a local file on disk; 0 where that cannot be asked."""
+    return os.path.getsize(path) if not is_remote(path) and os.path.isfile(path) else 0

@@ -25,11 +25,12 @@ from ..format.output import ShardOutput
 from ..format.progress import ProgressLike
 from ..format.records import IntArray
 from ..format.scan import FrameBlock, frame_offsets, walk_frames
-from ..format.storage import ShardFile, is_remote, open_shard, stat_shard
+from ..format.storage import ShardFile, open_shard, stat_shard
 from . import options
 from .findings import Finding
 from .resync import find_record
 from .staging import check_free, open_staging, publish
+from .survey import size_of
 from .tasks import open_processes, run_tasks
 from .texts import format_bytes, format_count, show
 
@@ -238,7 +239,7 @@ def command(patterns: tuple[str, ...], repair: str | None, workers: int | None, 
     shardmix verify corpus --json | jq '.findings[] | [.path, .offset, .kind]'
     """
     corpus = find_shards(list(patterns))
-    with open_processes(workers, len(corpus), _total_bytes(corpus)) as executor:
+    with open_processes(workers, len(corpus), sum(map(size_of, corpus))) as executor:
         report = verify_shards(corpus, repair=repair, compression_type=compression_type, executor=executor)
     if not as_json:
         show({}, format_report(report, repair), (), as_json=False)
@@ -253,8 +254,3 @@ def as_data(report: VerifyReport) -> dict[str, Any]:
         for shard in report.shards
     ]
     return {"shards": rows, "repaired": list(report.repaired)}
-
-
-def _total_bytes(corpus: Corpus) -> int:
-    """Bytes of all local shards; those that cannot be asked count as none."""
-    return sum(os.path.getsize(path) for path in corpus if not is_remote(path) and os.path.isfile(path))
