@@ -59,11 +59,11 @@ class Peer:
 
 
 def seconds_of_transform() -> float:
-    """CPU time of the user's own work on one sample."""
-    samples = [{"image": np.zeros((28, 28), np.uint8), "label": np.int64(1), "id": np.int64(2)} for _ in range(OWN_REPEATS)]
+    """CPU time of the user's own work on one sample, in memory that is used again."""
+    image = np.zeros((28, 28), np.uint8)
     began = time.process_time()
-    for sample in samples:
-        normalise(sample)
+    for _ in range(OWN_REPEATS):
+        normalise({"image": image})
     return (time.process_time() - began) / OWN_REPEATS
 
 
