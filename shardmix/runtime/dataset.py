@@ -161,7 +161,8 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
 
         Raises StateMismatchError, with both sides, when it is of another order, or of another worker.
         """
-        self._stream.load(state, order_of_stream(self, *self._find_host()))
+        opened, host = self._find_host()
+        self._stream.load(state, order_of_stream(self, opened, host), host)
 
     def take(self, num_records: int) -> Self:
         """The first rows of each epoch's order, over all ranks: another data set, with all the laws.
@@ -206,7 +207,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         info = get_worker_info()
         opened, host = self._find_host()
         # torch seeds worker w with base seed + w; workers of one DataLoader share the base seed
-        place = self._stream.begin(self._epochs, info.seed - info.id if info else None)
+        place = self._stream.begin(host, self._epochs, info.seed - info.id if info else None)
         return iterate_samples(self, opened, host, place)
 
     def __repr__(self) -> str:
@@ -222,7 +223,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         """What is open, and whose lanes a pass that begins here is over."""
         info = get_worker_info()
         world = self._find_world()
-        return self._open(world.world_size), Host(world, info.id if info else 0, info.num_workers if info else 1)
+        return self._open(world.world_size), Host(world, info.id if info else 0, info.num_workers if info else 0)
 
     def _open(self, world_size: int, lanes: int | None = None) -> Opened:
         """What all ranks share: index, schema and plan; cached. `lanes` stands in for lanes=None (a state's)."""

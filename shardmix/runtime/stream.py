@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptShardError, describe_place
+from ..errors import CorruptShardError, StateMismatchError, describe_place
 from ..format.records import IntArray
 from ..order.schedule import BatchRows
 from .buffers import BufferPool
@@ -38,7 +38,7 @@ _logger = logging.getLogger("shardmix")
 
 
 class Host(NamedTuple):
-    """Whose lanes a pass is over."""
+    """Whose lanes a pass is over; num_workers: 0 in the main process, which then hosts them all."""
 
     world: World
     worker: int
@@ -46,7 +46,7 @@ class Host(NamedTuple):
 
     def lanes(self, num_lanes: int) -> IntArray:
         """The lanes that are hosted here: of lane l the rank is l mod world_size, the worker l div world_size mod num_workers."""
-        return np.arange(self.world.rank, num_lanes, self.world.world_size)[self.worker :: self.num_workers]
+        return np.arange(self.world.rank, num_lanes, self.world.world_size)[self.worker :: max(1, self.num_workers)]
 
 
 @dataclass
@@ -63,6 +63,7 @@ class StreamProgress:
     def __init__(self) -> None:
         self._current: StreamPlace | None = None
         self._loaded: StreamPlace | None = None
+        self._host: Host | None = None  # whose place was loaded
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch of the next pass is named: a place in another is dropped."""
@@ -70,8 +71,14 @@ class StreamProgress:
         if self._loaded is not None and self._loaded.epoch != epoch:
             self._loaded = None
 
-    def begin(self, epochs: SharedEpoch, base_seed: int | None) -> StreamPlace:
-        """Begin a pass; its place moves as samples are given."""
+    def begin(self, host: Host, epochs: SharedEpoch, base_seed: int | None) -> StreamPlace:
+        """Begin a pass; its place moves as samples are given. Raises StateMismatchError where another host's was loaded."""
+        if self._loaded is not None and self._host != host:
+            raise StateMismatchError(
+                f"state: a place of {self._host} was loaded before this pass began for {host}; load it where it is used, as "
+                "torchdata's StatefulDataLoader does in each worker",
+                differences={"host": (self._host, host)},
+            )
         place, self._loaded = self._loaded, None
         if place is None:
             place = StreamPlace(epochs.begin_pass(base_seed))
@@ -85,10 +92,10 @@ class StreamProgress:
         place = self._loaded or self._current or StreamPlace(next_epoch)
         return {"version": VERSION, "epoch": place.epoch, "rows": place.rows, **order}
 
-    def load(self, state: Mapping[str, Any], order: State) -> None:
+    def load(self, state: Mapping[str, Any], order: State, host: Host) -> None:
         """Make the place of a state that of the next pass. Raises StateMismatchError."""
         check_state(state, order)
-        self._loaded = StreamPlace(state["epoch"], state["rows"])
+        self._host, self._loaded = host, StreamPlace(state["epoch"], state["rows"])
 
 
 def order_of_stream(dataset: ShardDataset, opened: Opened, host: Host) -> State:

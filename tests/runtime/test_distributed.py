@@ -59,15 +59,16 @@ def test_global_batches_are_the_same_for_one_two_and_four_ranks(
 # --- Workers are told, whatever starts them
 
 
-def load_with_a_spawned_worker(rank: int, world_size: int, join: Any, pattern: str) -> list[int]:
+def load_with_a_worker(rank: int, world_size: int, join: Any, pattern: str, method: str) -> list[int]:
     """The ids of an epoch in a plain DataLoader. (MixLoader's workers are told with each request.)"""
-    loader = DataLoader(open_corpus(pattern), 16, num_workers=1, multiprocessing_context="spawn")
+    loader = DataLoader(open_corpus(pattern), 16, num_workers=1, multiprocessing_context=method)
     with join():
         return [number for batch in loader for number in batch["id"].tolist()]
 
 
-def test_a_spawned_worker_hosts_the_lanes_of_its_rank(make_corpus: Callable[..., str], tmp_path: Path) -> None:
-    of_ranks = run_ranks(load_with_a_spawned_worker, 2, tmp_path, make_corpus(COUNTS))
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_worker_hosts_the_lanes_of_its_rank(make_corpus: Callable[..., str], tmp_path: Path, method: str) -> None:
+    of_ranks = run_ranks(load_with_a_worker, 2, tmp_path, make_corpus(COUNTS), method)
     assert sorted(chain(*of_ranks)) == [1000 * shard + i for shard, n in enumerate(COUNTS) for i in range(n)]
     assert [len(ids) for ids in of_ranks] == [24, 23]
 

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from shardmix import FixedLenFeature, ShardDataset, SkipRecord, StateMismatchError
@@ -167,5 +168,16 @@ def test_what_differs_is_told_with_both_sides(open_corpus: Open, settings: dict[
 
 def test_the_place_of_one_worker_is_not_that_of_another(open_corpus: Open) -> None:
     state = open_corpus().state_dict()
-    with pytest.raises(StateMismatchError, match="worker: state 1, here 0; num_workers: state 2, here 1"):
+    with pytest.raises(StateMismatchError, match="worker: state 1, here 0; num_workers: state 2, here 0"):
         open_corpus().load_state_dict({**state, "worker": 1, "num_workers": 2})
+
+
+def test_a_place_loaded_in_the_main_process_is_not_taken_by_workers(open_corpus: Open) -> None:
+    dataset = open_corpus()
+    list(islice(dataset, 5))
+    dataset.load_state_dict(dataset.state_dict())
+    iterator: Any = iter(DataLoader(dataset, 7, num_workers=1))
+    with pytest.raises(StateMismatchError, match="load it where it is used"):
+        next(iterator)
+    iterator._shutdown_workers()
+    assert len(list(dataset)) == 35
