@@ -1,7 +1,7 @@
 """One contender on one corpus, in a process of its own: bench.py starts it and tells it what to do, a line of JSON each way.
 
     {"do": "check", ...}     deliver a small corpus; tell its digest
-    {"do": "first"}          build the pipeline, tell the time to the first batch, and run on as warm-up
+    {"do": "first", ...}     build the pipeline, tell the time to the first batch, and run on as warm-up
     {"do": "round", ...}     deliver epochs for about a second; tell rows, seconds, CPU seconds
     {"do": "stats"}          what the contender itself counts
 
@@ -74,6 +74,7 @@ class Runner:
         return {"digest": text, "digest_rows": rows}
 
     def first(self, workload: Any, limit: float) -> dict[str, Any]:
+        getattr(self.module, "convert", lambda _: None)(workload)
         began = time.perf_counter()
         self.peer = self.module.Peer(workload, **self.options)
         batches = self.peer.epoch()

@@ -36,9 +36,9 @@ def plan_members(workload: Workload) -> Members:
     return members
 
 
-def convert(workload: Workload, members: Members) -> list[str]:
+def convert(workload: Workload) -> list[str]:
     """The tar files, written when they are not there yet."""
-    folder = workload.folder / "tar"
+    members, folder = plan_members(workload), workload.folder / "tar"
     if not folder.exists():
         unfinished = workload.folder / "tar.unfinished"
         unfinished.mkdir(exist_ok=True)
@@ -73,8 +73,7 @@ def collate(members: Members, features: dict[str, Any], samples: list[dict[str, 
 
 class Peer:
     def __init__(self, workload: Workload) -> None:
-        members = plan_members(workload)
-        paths = convert(workload, members)
+        members, paths = plan_members(workload), convert(workload)
         dataset = webdataset.WebDataset(paths, shardshuffle=len(paths)).shuffle(BUFFER_SIZE // NUM_WORKERS)
         dataset = dataset.batched(BATCH_SIZE, collation_fn=partial(collate, members, workload.features))
         self.loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=NUM_WORKERS, persistent_workers=True)
