@@ -1,8 +1,8 @@
 """Propose shuffle_buffer_size, lanes and cycle_length for an amount of memory.
 
 Rule 1: lanes are what ShardDataset takes for so many ranks, unless they are given.
-Rule 2: cycle_length is the largest of 8, 4, 2, 1 whose read blocks take at most a quarter of the memory, with at most
-MAX_OPEN_FILES open files a rank. Opening more files mixes a sorted corpus better than a larger buffer does.
+Rule 2: cycle_length is the largest of 8, 4, 2, 1 with at most MAX_OPEN_FILES open files a rank. To open more files costs little
+memory, and mixes a sorted corpus better than a larger buffer does.
 Rule 3: the buffer takes what memory is left, up to the whole corpus.
 """
 
@@ -16,8 +16,7 @@ from ..runtime.needs import Needs, RunSettings, estimate_needs, mean_record_byte
 from .texts import format_bytes
 
 CYCLE_LENGTHS = (8, 4, 2, 1)
-MAX_OPEN_FILES = 512
-READ_SHARE = 4  # a quarter of the memory for read blocks
+MAX_OPEN_FILES = 256
 
 
 class Recommendation(NamedTuple):
@@ -41,12 +40,11 @@ def recommend_settings(index: Index, memory_bytes: int, settings: RunSettings) -
     base = settings._replace(lanes=lanes, shuffle_buffer_size=0)
     candidates = CYCLE_LENGTHS if settings.cycle_length is None else (settings.cycle_length,)
     needs = [_needs(index, base._replace(cycle_length=length)) for length in candidates]
-    fitting = [need for need in needs if need.read_bytes * READ_SHARE <= memory_bytes and need.open_files <= MAX_OPEN_FILES]
-    chosen = (fitting or needs[-1:])[0]
+    chosen = next((need for need in needs if need.open_files <= MAX_OPEN_FILES), needs[-1])
     left = memory_bytes - chosen.bytes
     if left < 0:
         raise ValueError(
-            f"--memory {format_bytes(memory_bytes)}: batches, slabs and read blocks alone take {format_bytes(chosen.bytes)}; "
+            f"--memory {format_bytes(memory_bytes)}: batches, slabs and read buffers alone take {format_bytes(chosen.bytes)}; "
             "use a smaller batch or fewer workers"
         )
     room = int(left / max(mean_record_bytes(index), 1)) * settings.world_size

@@ -49,10 +49,15 @@ def run_tasks(
                 future.result()
                 show(1)
         except BaseException:
-            for future in futures:
-                future.cancel()
+            if not isinstance(executor, OwnProcesses):
+                for future in futures:
+                    future.cancel()
             raise
         return [future.result() for future in futures]
+
+
+class OwnProcesses(ProcessPoolExecutor):
+    """Processes of `open_processes`, which ends them itself: where one dies, Python stumbles over futures that were cancelled."""
 
 
 @contextmanager
@@ -66,7 +71,7 @@ def open_processes(num_workers: int | None, num_tasks: int, num_bytes: int | Non
         yield None
         return
     others = set(active_children())
-    executor = ProcessPoolExecutor(min(number, num_tasks), mp_context=get_context("spawn"), initializer=_die_with_interrupt)
+    executor = OwnProcesses(min(number, num_tasks), mp_context=get_context("spawn"), initializer=_die_with_interrupt)
     try:
         yield executor
     except BaseException:
