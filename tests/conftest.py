@@ -1,6 +1,7 @@
 """What the tests share: reference data, small corpora, and a look at what a test left behind.
 
-Reference data lies beside the repository, in ../shared (see its README files); tests that need it are skipped where it is absent.
+What TensorFlow wrote is in tests/golden. Larger reference data lies beside the repository, in ../shared (see its README files); tests
+that need it are skipped where it is absent.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import gc
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
+GOLDEN = Path(__file__).parent / "golden"
 
 # No test is timed: machines differ, and tests share them. CI draws the same examples each time.
 settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
@@ -45,9 +48,11 @@ def _reachable_temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> No
 
 
 @pytest.fixture(scope="session")
-def golden_dir() -> Path:
-    """Files that TensorFlow wrote, with the expected values beside them."""
-    return _shared_folder("golden")
+def golden_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that TensorFlow wrote, with the expected values beside them: a copy, as an index is left beside what is opened."""
+    folder = tmp_path_factory.mktemp("reference") / "golden"
+    shutil.copytree(GOLDEN, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
