@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .handoff import Bytes, Chunk, StructureReader, attach, read_chunk
+from .handoff import Bytes, Chunk, StructureReader, read_chunk
 from .limits import Counts, WorkerTimes
 from .problem import Problem
 from .requests import MapWork, Reply, Request, ShardWork, Work
@@ -101,11 +101,8 @@ class Link:
         packed = reply.packed
         if packed is None:
             return None
-        key = reply.worker, reply.slab
-        if packed.address is not None:
-            self._views[key] = packed.memory if packed.memory is not None else attach(packed.address)
-            self._counts.slabs_attached += 1
-        memory = self._views[key]
+        self._counts.slabs_attached += packed.address is not None
+        memory = self._views[reply.worker, reply.slab]
         structure = self._structures.setdefault(reply.worker, StructureReader()).read(memory, packed)
         return read_chunk(memory, packed, structure)
 

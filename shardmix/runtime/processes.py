@@ -55,7 +55,7 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
         """
         answers: Any = self._worker_result_queue
         arrivals = answers._reader
-        sentinels = [process.sentinel for process in self._workers]
+        sentinels = {process.sentinel: worker for worker, process in enumerate(self._workers)}
         started = time.monotonic()
         while True:
             ready = wait([arrivals, *sentinels], LOOK_SECONDS)
@@ -63,7 +63,8 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
                 return answers.get()
             if ready:
                 self.is_broken = True
-                raise RuntimeError(self._describe_dead())
+                dead = [worker for sentinel, worker in sentinels.items() if sentinel in ready]
+                raise RuntimeError("; ".join(map(self._describe_dead, dead)))
             if self._watch.is_given_up:
                 raise PassGivenUp
             if 0 < self._timeout < time.monotonic() - started:
@@ -89,15 +90,20 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
             torch._C._remove_worker_pids(id(self))
             self._worker_pids_set = False
 
-    def _describe_dead(self) -> str:
-        """Which workers died, of what, and over what work."""
-        texts = []
-        for worker, process in enumerate(self._workers):
-            process.join(0)
-            if (code := process.exitcode) is not None:
-                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-                texts.append(f"worker {worker} (pid {process.pid}) {how}, {self._watch.describe(worker)}")
-        return "; ".join(texts)
+    def refuse_dead(self, worker: int, error: Exception) -> None:
+        """Raise RuntimeError where an error comes of the death of a worker."""
+        self._workers[worker].join(1)
+        if not self._workers[worker].is_alive():
+            self.is_broken = True
+            raise RuntimeError(self._describe_dead(worker)) from error
+
+    def _describe_dead(self, worker: int) -> str:
+        """What a worker died of, and over what work."""
+        process = self._workers[worker]
+        process.join()
+        code = process.exitcode or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return f"worker {worker} (pid {process.pid}) {how}, {self._watch.describe(worker)}"
 
     def _describe_late(self) -> str:
         worker = self._task_info[self._rcvd_idx][0]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .handoff import Bytes, PrivateBytes, SharedBytes
+from .handoff import Bytes, PrivateBytes, SharedBytes, attach
 from .processes import Watch, WatchedLoader
 from .requests import Reply, Request, RequestSampler
 from .source import Answers, ChunkSource, WorkerInit
@@ -57,6 +57,13 @@ class Hosts(ABC):
         """From now on what is asked for in this pass is answered at once, without work: nobody waits for it."""
         self._is_given_up = True
         self._tell()
+
+    def _note_slab(self, reply: Reply) -> None:
+        """Remember where a slab lies, when the reply tells it. Raises OSError where it cannot be reached."""
+        packed = reply.packed
+        if packed is not None and packed.address is not None:
+            memory = attach(packed.address) if packed.memory is None else packed.memory
+            self.views[reply.worker, reply.slab] = memory
 
     def _tell(self) -> None:
         self._cell.array.view(np.int64)[0] = self.generation + self._is_given_up
@@ -126,14 +133,20 @@ class Workers(Hosts):
         self._sampler.requests, self._watch.describe = requests, describe
         self._generator.manual_seed(seed)
         try:
-            replies = iter(self._inner)
+            replies: Any = iter(self._inner)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             error.add_note(
                 "shardmix: this start method pickles the dataset with its parser and transform, and worker_init_fn; define them "
                 "at the top level of a module, not as a lambda or inside a function"
             )
             raise
-        yield from replies
+        for reply in replies:
+            try:
+                self._note_slab(reply)
+            except OSError as error:  # its slabs went with it
+                replies.refuse_dead(reply.worker, error)
+                raise
+            yield reply
 
     def release(self) -> None:
         """End the pass at hand. Persistent workers stay for the next, the others end."""
@@ -161,17 +174,22 @@ class Threads(Hosts):
 
     def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Replies:
         if self.num_hosts == 1:
-            yield from map(self._sources[0].__getitem__, requests)
+            yield from self._noted(map(self._sources[0].__getitem__, requests))
             return
         threads = [AnsweringThread(source) for source in self._sources]
         try:
-            yield from take_in_turn(requests, threads)
+            yield from self._noted(take_in_turn(requests, threads))
         except BaseException:
             self.hurry()
             raise
         finally:
             for thread in threads:
                 thread.close()
+
+    def _noted(self, replies: Iterator[Reply]) -> Iterator[Reply]:
+        for reply in replies:
+            self._note_slab(reply)
+            yield reply
 
     def release(self) -> None:
         for source in self._sources:
