@@ -3,8 +3,8 @@
 Rule 1: `set_epoch(e)` names the epoch of the next pass, for workers that are already running too; without it each pass is the
 next.
 Rule 2: workers begin a pass one by one and must agree on its epoch. torch gives all workers of a DataLoader one base seed, and
-starts a pass in each of them once: (base seed, how often this worker began under it) names a pass. The first worker to ask takes
-the next epoch, the others find it in the table.
+starts a pass in each of them once: (base seed, how often this worker began under it, how often an epoch had been named when it
+was started) names a pass. The first worker to ask takes the next epoch, the others find it in the table.
 Rule 3: the numbers lie in anonymous shared memory, compared under a lock that the kernel frees when its holder dies. Neither has
 a name, so nothing is left behind.
 
@@ -31,8 +31,9 @@ except ImportError:  # no such locks on this platform: workers then count from w
     fcntl = None  # type: ignore[assignment]
 
 _NUM_PASSES = 256  # that are remembered: passes that may begin at the same time, by any number of loaders
-_NEXT, _CURSOR, _TABLE = 0, 1, 2  # words: the next epoch; passes begun; per pass (base seed, repetition, epoch, 1 once used)
-_NUM_WORDS = _TABLE + 4 * _NUM_PASSES
+_NEXT, _CURSOR, _TABLE = 0, 1, 2  # words: the next epoch; passes begun; per pass the columns of the table
+_SEED, _REPETITION, _NAMED, _EPOCH, _IS_USED = range(5)
+_NUM_WORDS = _TABLE + 5 * _NUM_PASSES
 
 
 class SharedEpoch:
@@ -41,13 +42,15 @@ class SharedEpoch:
     def __init__(self, next_epoch: int = 0) -> None:
         descriptor = _open_anonymous()
         os.ftruncate(descriptor, 8 * _NUM_WORDS)
-        self._attach(descriptor)
+        self._attach(descriptor, 0)
         self._words[_NEXT] = next_epoch
 
-    def _attach(self, descriptor: int) -> None:
+    def _attach(self, descriptor: int, num_named: int) -> None:
+        self._num_named = num_named  # epochs named in this process; in a worker: as it was started
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
         self._words = np.frombuffer(mmap.mmap(descriptor, 8 * _NUM_WORDS), np.int64)
+        self._table = self._words[_TABLE:].reshape(_NUM_PASSES, 5)
         self._mutex = threading.Lock()
         self._repetitions: dict[int, int] = {}  # base seed → passes that this process began under it
 
@@ -60,6 +63,7 @@ class SharedEpoch:
         """Make `epoch` that of the next pass."""
         with self._locked():
             self._words[_NEXT] = epoch
+            self._num_named += 1
 
     def begin_pass(self, base_seed: int | None) -> int:
         """The epoch of a pass that begins here; base_seed: None in the main process, where a pass has no other members."""
@@ -68,12 +72,12 @@ class SharedEpoch:
                 return self._take_next()
             repetition = self._repetitions.get(base_seed, 0)
             self._repetitions[base_seed] = repetition + 1
-            table = self._words[_TABLE:].reshape(_NUM_PASSES, 4)
-            known = np.flatnonzero((table[:, 0] == base_seed) & (table[:, 1] == repetition) & (table[:, 3] == 1))
+            name = base_seed, repetition, self._num_named
+            known = np.flatnonzero((self._table[:, :_EPOCH] == name).all(axis=1) & (self._table[:, _IS_USED] == 1))
             if len(known):
-                return int(table[known[0], 2])
+                return int(self._table[known[0], _EPOCH])
             epoch = self._take_next()
-            table[self._words[_CURSOR] % _NUM_PASSES] = base_seed, repetition, epoch, 1
+            self._table[self._words[_CURSOR] % _NUM_PASSES] = *name, epoch, 1
             self._words[_CURSOR] += 1
             return epoch
 
@@ -83,8 +87,7 @@ class SharedEpoch:
             self._words[_NEXT] = epoch + 1
             if base_seed is not None:
                 self._repetitions.pop(base_seed, None)
-                table = self._words[_TABLE:].reshape(_NUM_PASSES, 4)
-                table[table[:, 0] == base_seed, 3] = 0
+                self._table[self._table[:, _SEED] == base_seed, _IS_USED] = 0
 
     def _take_next(self) -> int:
         epoch = int(self._words[_NEXT])
@@ -109,13 +112,13 @@ class SharedEpoch:
             return SharedEpoch, (self.next_epoch,)
         from multiprocessing.reduction import DupFd  # where there are descriptors to send
 
-        return _attach_shared, (DupFd(self._descriptor),)
+        return _attach_shared, (DupFd(self._descriptor), self._num_named)
 
 
-def _attach_shared(duplicate: Any) -> SharedEpoch:
+def _attach_shared(duplicate: Any, num_named: int) -> SharedEpoch:
     """The same memory in a worker."""
     shared = SharedEpoch.__new__(SharedEpoch)
-    shared._attach(duplicate.detach())
+    shared._attach(duplicate.detach(), num_named)
     return shared
 
 

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -108,6 +109,16 @@ def test_the_state_reaches_workers_that_are_spawned(open_corpus: Open) -> None:
     loader = StatefulDataLoader(open_corpus(), 11, num_workers=1, multiprocessing_context=context)
     loader.load_state_dict(states[2])
     assert ids(loader) == whole[2:]
+
+
+def test_a_named_epoch_is_heard_though_the_workers_have_the_seed_of_an_earlier_pass(open_corpus: Open) -> None:
+    dataset = open_corpus()
+    orders = []
+    for epoch in (0, 1, 1):
+        dataset.set_epoch(epoch)
+        loader = DataLoader(dataset, 11, num_workers=2, generator=torch.Generator().manual_seed(0))
+        orders.append(ids(loader))
+    assert orders[0] != orders[1] == orders[2]
 
 
 # --- The data set by itself
