@@ -47,20 +47,14 @@ def check_frames(data: Bytes, start: IntArray, length: IntArray, *, verify: str 
 def copy_spans(
     source: NDArray[Any], source_start: IntArray, length: IntArray, out: NDArray[Any], out_start: IntArray
 ) -> None:
-    """Copy spans of items from one array to another; see `spans.copy_spans`.
-
-    Raises ValueError when a span is not within its array; nothing is copied then.
-    """
+    """Copy spans of items from one array to another; see `spans.copy_spans`."""
     if not _are_alike(source, out):
         return spans.copy_spans(source, source_start, length, out, out_start)
     source_start, length, out_start = as_ints(source_start), as_ints(length), as_ints(out_start)
     item_bytes = source.itemsize * int(np.prod(source.shape[1:], dtype=np.int64))
     bad = _core.copy_spans(_as_bytes(source), source_start, length, _as_bytes(out), out_start, item_bytes)
     if bad >= 0:
-        raise ValueError(
-            f"copy_spans: span {bad} takes {length[bad]} items from {source_start[bad]} of {len(source)} "
-            f"to {out_start[bad]} of {len(out)}"
-        )
+        raise spans.span_error(bad, source, source_start, length, out, out_start)
     return None
 
 
@@ -73,7 +67,7 @@ def place_rows(
         if _core.place_rows(flat, tuple(positions), tuple(outs), num_rows):
             return
     except (ValueError, TypeError, BufferError):
-        pass  # arrays that are no plain memory, or do not fit: the Python twin has the text
+        pass  # arrays that are no plain memory, overlap, or do not fit: for the Python twin, which has the text
     spans.place_rows(sources, positions, outs, num_rows)
 
 

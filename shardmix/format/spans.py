@@ -37,7 +37,14 @@ def expand_spans(start: IntArray, length: IntArray) -> IntArray:
 
 
 def copy_spans(source: Array, source_start: IntArray, length: IntArray, out: Array, out_start: IntArray) -> None:
-    """`out[out_start[i] :][: length[i]] = source[source_start[i] :][: length[i]]` for every span i, along the first axis."""
+    """`out[out_start[i] :][: length[i]] = source[source_start[i] :][: length[i]]` for every span i, along the first axis.
+
+    Raises ValueError when a span is not within its array; nothing is copied then.
+    """
+    is_bad = (length < 0) | (source_start < 0) | (out_start < 0)
+    is_bad |= (source_start > len(source) - length) | (out_start > len(out) - length)
+    if is_bad.any():
+        raise span_error(int(is_bad.argmax()), source, source_start, length, out, out_start)
     source_start, length, out_start = _merge_neighbours(source_start, length, out_start)
     if not len(length):
         return
@@ -47,6 +54,16 @@ def copy_spans(source: Array, source_start: IntArray, length: IntArray, out: Arr
         return
     taken = _slice_or_items(source_start, length)
     out[_slice_or_items(out_start, length)] = source[taken]
+
+
+def span_error(
+    span: int, source: Array, source_start: IntArray, length: IntArray, out: Array, out_start: IntArray
+) -> ValueError:
+    """The error of a span that is not within its array, for both twins."""
+    return ValueError(
+        f"copy_spans: span {span} takes {length[span]} items from {source_start[span]} of {len(source)} "
+        f"to {out_start[span]} of {len(out)}"
+    )
 
 
 def place_rows(

@@ -137,10 +137,24 @@ class TestCopySpans:
         [(-1, 1, 0), (0, -1, 0), (0, 1, -1), (0, 11, 0), (10, 1, 0), (0, 1, 20), (2**62, 2**62, 0), (1, 2**63 - 1, 0)],
     )
     def test_a_span_outside_is_named_and_nothing_is_copied(self, source_start: int, length: int, out_start: int) -> None:
-        source, out = np.ones(10), np.zeros(20)
-        with pytest.raises(ValueError, match="copy_spans: span 1 takes"):
-            native.copy_spans(source, np.array([0, source_start]), np.array([3, length]), out, np.array([0, out_start]))
-        assert not out.any()
+        texts = []
+        for twin in (spans, native):
+            source, out = np.ones(10), np.zeros(20)
+            with pytest.raises(ValueError, match="copy_spans: span 1 takes") as caught:
+                twin.copy_spans(source, np.array([0, source_start]), np.array([3, length]), out, np.array([0, out_start]))
+            assert not out.any()
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+
+    @pytest.mark.parametrize("place", [1, 2, 4], ids=["source_start", "length", "out_start"])
+    def test_spans_that_the_copy_would_change_are_refused(self, place: int) -> None:
+        """They were checked before: what is written over them would lead anywhere."""
+        numbers = np.zeros(2, np.int64)
+        arguments = [np.full(2, 2**40), np.zeros(2, np.int64), np.ones(2, np.int64), numbers, np.zeros(2, np.int64)]
+        arguments[place] = numbers
+        with pytest.raises(ValueError, match="overlap"):
+            native.copy_spans(*arguments)
+        assert not numbers.any()
 
     def test_strided_and_overlapping_arrays_are_copied_as_well(self) -> None:
         out = np.zeros(4, np.int64)
@@ -193,6 +207,24 @@ class TestPlaceRows:
             assert not out.any()
             texts.append(str(caught.value))
         assert texts[0] == texts[1]
+
+    def test_rows_of_the_column_that_is_written_are_copied_as_they_were(self) -> None:
+        for twin in (spans, native):
+            column = np.arange(4)
+            twin.place_rows([[column[:3]]], [np.array([1, 2, 3])], [column], 4)
+            assert column.tolist() == [0, 0, 1, 2]
+
+    def test_a_column_may_lie_beside_the_rows_that_it_gets(self) -> None:
+        memory = np.arange(12)
+        native.place_rows([[memory[4:8]], [memory[:4]]], [np.array([3, 2, 1, 0])], [memory[8:], np.zeros(4, np.int64)], 4)
+        assert memory[8:].tolist() == [7, 6, 5, 4]
+
+    def test_positions_that_the_copy_would_change_lead_nowhere(self) -> None:
+        """They were checked before: what is written over them would lead anywhere."""
+        places = np.arange(4)
+        with pytest.raises(ValueError, match="lies where it would be written"):
+            _core.place_rows((np.full(4, 2**40),), (places,), (places,), 4)
+        assert places.tolist() == [0, 1, 2, 3]
 
 
 class TestWrongCalls:
@@ -270,8 +302,9 @@ class TestWrongCalls:
             lambda state: state["counts"].__setitem__((0, 0), -1),
             lambda state: state["counts"].__setitem__((0, 0), 14),
             lambda state: state["counts"].fill(2**62),
+            lambda state: state["outputs"].__setitem__(0, state["counts"].reshape(-1)[:1]),
         ],
-        ids=["fewer", "more", "larger", "read_only", "negative", "another_count", "overflow"],
+        ids=["fewer", "more", "larger", "read_only", "negative", "another_count", "overflow", "counts"],
     )
     def test_decode_examples(self, change: Callable[[dict[str, Any]], None]) -> None:
         with pytest.raises((TypeError, ValueError, BufferError)):

@@ -30,6 +30,15 @@ static inline void *start_of(const Py_buffer *view)
     return view->buf ? view->buf : (void *)view;
 }
 
+/* Whether two buffers have a byte in common. */
+static inline int overlap(const Py_buffer *a, const Py_buffer *b)
+{
+    uintptr_t first = (uintptr_t)a->buf, second = (uintptr_t)b->buf;
+    if (!a->len || !b->len)
+        return 0;
+    return first < second ? second - first < (uintptr_t)a->len : first - second < (uintptr_t)b->len;
+}
+
 void drop_buffers(held_buffers *held);
 
 #endif

@@ -15,6 +15,7 @@
 #include "example.h"
 
 #define FIELD_NUMBERS 8
+#define NUM_RESULTS 3
 #define LARGEST_ITEM ((int64_t)1 << 40)
 
 /* All that both passes work on. Begin with {0}, end with drop_call on every path. */
@@ -26,6 +27,7 @@ typedef struct {
     place *places;
     int64_t *counts;
     int64_t *codes;
+    const Py_buffer *results; /* the buffers of these three */
     column *columns;
 } call;
 
@@ -129,7 +131,7 @@ static int take_schema(call *at, PyObject *names, PyObject *fields, int is_seque
 
 static int take_results(call *at, PyObject *places, PyObject *counts, PyObject *codes)
 {
-    const Py_buffer *view = hold_bytes(&at->held, places, 1);
+    const Py_buffer *view = at->results = hold_bytes(&at->held, places, 1);
     if (!view)
         return -1;
     Py_ssize_t row_bytes = at->wanted.num_fields * (Py_ssize_t)sizeof(place);
@@ -196,6 +198,11 @@ static uint8_t *take_output(call *at, PyObject *output, int64_t items, int64_t b
         refuse("an output of another size");
         return NULL;
     }
+    for (int i = 0; i < NUM_RESULTS; i++)
+        if (overlap(view, &at->results[i])) {
+            refuse("an output lies where the other pass left its results");
+            return NULL;
+        }
     return start_of(view);
 }
 

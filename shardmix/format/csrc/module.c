@@ -103,10 +103,13 @@ static PyObject *py_check_frames(PyObject *module, PyObject *args)
     return ok ? Py_NewRef(Py_None) : NULL;
 }
 
-static int overlap(const Py_buffer *a, const Py_buffer *b)
+/* Whether the first buffer, which is written, overlaps one of the others: spans must not change once they were checked. */
+static int is_read_and_written(const held_buffers *held)
 {
-    uintptr_t first = (uintptr_t)a->buf, second = (uintptr_t)b->buf;
-    return first < second ? second - first < (uintptr_t)a->len : first - second < (uintptr_t)b->len;
+    for (Py_ssize_t i = 1; i < held->count; i++)
+        if (overlap(&held->views[0], &held->views[i]))
+            return 1;
+    return 0;
 }
 
 /* copy_spans(source, source_start, length, out, out_start, item_bytes) -> number of the first bad span, or -1 */
@@ -122,11 +125,11 @@ static PyObject *py_copy_spans(PyObject *module, PyObject *args)
         return NULL;
     Py_ssize_t count = 0;
     int64_t *source_start = NULL, *length = NULL, *out_start = NULL;
-    Py_buffer *from = hold_bytes(&held, source, 0), *to = from ? hold_bytes(&held, out, 1) : NULL;
-    int ok = to && (length = hold_ints(&held, lengths, 0, "length", -1, &count))
+    Py_buffer *to = hold_bytes(&held, out, 1), *from = to ? hold_bytes(&held, source, 0) : NULL;
+    int ok = from && (length = hold_ints(&held, lengths, 0, "length", -1, &count))
           && (source_start = hold_ints(&held, source_starts, 0, "source_start", count, NULL))
           && (out_start = hold_ints(&held, out_starts, 0, "out_start", count, NULL));
-    if (ok && (item_bytes <= 0 || overlap(from, to))) {
+    if (ok && (item_bytes <= 0 || is_read_and_written(&held))) {
         PyErr_SetString(PyExc_ValueError, "copy_spans: items of no bytes, or arrays that overlap");
         ok = 0;
     }

@@ -1,7 +1,7 @@
 /* Put the rows of dense columns in their places: all columns of a batch in one call. Python twin: place_rows in
  * shardmix/format/spans.py.
  *
- * Rule 1: every position is checked before the first byte is written.
+ * Rule 1: every position is checked before the first byte is written, and nothing that is read lies where it could be changed.
  * Rule 2: rows of one number are most of them, and are copied without a call.
  */
 
@@ -76,6 +76,41 @@ static int hold_columns(held_buffers *held, PyObject *sources, PyObject *outs, c
     return 0;
 }
 
+/* Whether a buffer overlaps what one of the columns becomes, which begins and ends within `all`. */
+static int is_written(const Py_buffer *read, const Py_buffer *all, const Py_buffer *columns, Py_ssize_t num_columns,
+                      Py_ssize_t stride)
+{
+    if (overlap(read, all))
+        for (Py_ssize_t c = 0; c < num_columns; c++)
+            if (overlap(read, &columns[c * stride]))
+                return 1;
+    return 0;
+}
+
+/* Refuse memory that is both read and written. What is written is mostly one piece, far from the rest: look there first. */
+static int check_apart(const held_buffers *held, Py_ssize_t num_parts, Py_ssize_t num_columns)
+{
+    const Py_buffer *columns = held->views + num_parts;
+    Py_ssize_t stride = num_parts + 1;
+    uintptr_t first = UINTPTR_MAX, end = 0;
+    for (Py_ssize_t c = 0; c < num_columns; c++) {
+        uintptr_t begin = (uintptr_t)columns[c * stride].buf, bytes = (uintptr_t)columns[c * stride].len;
+        if (bytes && begin < first)
+            first = begin;
+        if (bytes && begin + bytes > end)
+            end = begin + bytes;
+    }
+    Py_buffer all = {.buf = (void *)first, .len = first < end ? (Py_ssize_t)(end - first) : 0};
+    for (Py_ssize_t i = 0; i < held->count; i++) {
+        int is_column = i >= num_parts && (i - num_parts) % stride == 0;
+        if (!is_column && is_written(&held->views[i], &all, columns, num_columns, stride)) {
+            PyErr_SetString(PyExc_ValueError, "place_rows: what is read lies where it would be written");
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* place_rows(sources, positions, outs, num_rows) -> whether all positions are within */
 PyObject *py_place_rows(PyObject *module, PyObject *args)
 {
@@ -98,7 +133,8 @@ PyObject *py_place_rows(PyObject *module, PyObject *args)
     if (!ok)
         PyErr_NoMemory();
     ok = ok && hold_parts(&held, positions, parts, num_parts) == 0
-         && hold_columns(&held, sources, outs, parts, num_parts, num_rows) == 0;
+         && hold_columns(&held, sources, outs, parts, num_parts, num_rows) == 0
+         && check_apart(&held, num_parts, num_columns) == 0;
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t p = 0; p < num_parts; p++)
