@@ -8,10 +8,10 @@ number of ranks, so the lines are the same for 1, 2, 4 or 8 of them.
 
 Prints
 
-    epoch 0: 13 steps, 200 records, each once: True
+    epoch 0: 13 steps, 201 records, each once: True
     saved after step 5 of epoch 1
     resumed: epoch 1 goes on at row 80
-    epoch 1: 8 steps, together with those before 200 records, each once: True
+    epoch 1: 8 steps, together with those before 201 records, each once: True
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch import nn
 import shardmix
 
 GLOBAL_BATCH = 16
-NUM_RECORDS = 200
+NUM_RECORDS = 201
 
 
 def write_corpus(folder: Path) -> None:

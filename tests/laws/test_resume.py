@@ -105,9 +105,8 @@ def run_on_ranks(
     steps, states = [], []
     runs = []
     for rank in range(world_size):
-        dataset = ShardDataset(
-            pattern, features=FEATURES, shuffle_buffer_size=64, lanes=16, rank=rank, world_size=world_size, with_source=True
-        )
+        ranks = {"rank": rank, "world_size": world_size, "lanes": 16 if state is None else None}
+        dataset = ShardDataset(pattern, features=FEATURES, shuffle_buffer_size=64, with_source=True, **ranks)
         loader = MixLoader(dataset, global_batch // world_size)
         if state is not None:
             loader.load_state_dict(state)
