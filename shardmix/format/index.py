@@ -87,10 +87,12 @@ def write_index(
     *,
     compression: str = "none",
     entries: list[tuple[tuple[int, int], ...]] | None = None,
+    stamps: list[tuple[int, str]] | None = None,
 ) -> None:
     """Leave the index of shards that were just written beside them, from the payload lengths of each, so that nobody scans them.
 
     entries: per shard (compressed offset, inflated offset) where gzip members begin.
+    stamps: per shard what `stat_shard` said of it when it was written, as another writer may replace it. None: as it is now.
 
     A failure (a full disk) is logged and no more: the shards are whole, and their first reader scans them.
     """
@@ -100,11 +102,11 @@ def write_index(
     if home is None:
         return
     rows = []
-    for path in corpus:
-        size, tag = stat_shard(path)
-        place = written[path]
-        rows.append(make_entry(size, tag_number(tag), compression, lengths[place], entries[place] if entries else ()))
     try:
+        for path in corpus:
+            place = written[path]
+            size, tag = stamps[place] if stamps else stat_shard(path)
+            rows.append(make_entry(size, tag_number(tag), compression, lengths[place], entries[place] if entries else ()))
         with lock_index(home.path):
             write_columns([home], make_columns(corpus.names, corpus.ends, rows))
     except OSError as error:

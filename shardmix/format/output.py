@@ -36,11 +36,17 @@ class ShardOutput:
     def __init__(self, folder: str, name: str, compression: str, *, buffer_bytes: int) -> None:
         self.lengths = array("q")  # payload bytes of each record
         self.num_bytes = 0  # of the frames, before compression
+        self.stamp = (0, "")  # what `stat_shard` says of the file that was published, whatever has its name by now
         self._buffer = bytearray()
         self._buffer_bytes = buffer_bytes
         self._compressor = None if compression == "none" else zlib.compressobj(wbits=_WBITS[compression])
         self._hidden_path = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-        with self._appending(os.O_CREAT | os.O_EXCL):
+        self._creating = os.O_CREAT | os.O_EXCL  # until there is a file
+        self._status: os.stat_result | None = None  # of the finished file
+
+    def create(self) -> None:
+        """Make the hidden file now, so that a folder that cannot be written is told of before the first record."""
+        with self._appending():
             pass
 
     def append(self, payload: memoryview) -> None:
@@ -73,7 +79,15 @@ class ShardOutput:
 
     def publish(self, path: str) -> None:
         """Give the finished file its final name, in place of a file that has it."""
+        self._status = os.stat(self._hidden_path)
+        self.stamp = self._status.st_size, str(self._status.st_mtime_ns)
         os.replace(self._hidden_path, path)
+
+    def take_back(self, path: str) -> None:
+        """Remove the file from its final name, if it came so far. A file of others is left alone."""
+        with suppress(FileNotFoundError):
+            if self._status is not None and os.path.samestat(self._status, os.lstat(path)):
+                os.unlink(path)
 
     def discard(self) -> None:
         """Remove what was written under the hidden name, if it is still there."""
@@ -92,10 +106,12 @@ class ShardOutput:
         self._buffer = bytearray()
 
     @contextmanager
-    def _appending(self, flags: int = 0) -> Iterator[int]:
+    def _appending(self) -> Iterator[int]:
         """The hidden file's descriptor; an OSError inside names the file and the record."""
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | self._creating
         try:
-            descriptor = os.open(self._hidden_path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | flags, 0o666)
+            descriptor = os.open(self._hidden_path, flags, 0o666)
+            self._creating = 0
             try:
                 yield descriptor
             finally:
@@ -105,8 +121,11 @@ class ShardOutput:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the names in a folder outlive a power cut."""
-    descriptor = os.open(folder or ".", os.O_RDONLY)
+    """Make the names in a folder outlive a power cut, where that can be done."""
+    try:
+        descriptor = os.open(folder or ".", os.O_RDONLY)
+    except PermissionError:  # a folder that may be written and not listed
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

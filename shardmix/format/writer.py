@@ -11,6 +11,7 @@ Rule 3: what could not be read back is refused before a byte of it is written.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .features import check_features
 from .framing import FRAME_BYTES, as_bytes_view
 from .output import ShardOutput, sync_folder
 from .shard_names import ShardNames
@@ -49,7 +51,7 @@ class ShardWriter:
     `paths` are the final names, in order, after `close`. Without `with`, `close` finishes and `abort` gives up; a writer that
     is neither closed nor aborted leaves hidden files. Files of the same names are replaced.
 
-    Raises TypeError unless exactly one of the three limits is given, ValueError for a bad one or a bad pattern.
+    Raises TypeError unless exactly one of the three limits is given, ValueError for a bad one, a bad pattern or bad features.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class ShardWriter:
         self._compression = resolve_compression(compression_type)
         if self._compression not in COMPRESSIONS:
             raise ValueError(f"compression_type is {compression_type!r}; a writer needs None, 'gzip' or 'zlib'")
-        self._features = features
+        self._features = None if features is None else check_features("features", features)
         self._max_records, self._max_bytes = max_shard_records, max_shard_bytes
         self._is_dealing = num_shards is not None
         self._num_records = 0
@@ -156,7 +158,8 @@ class ShardWriter:
     def _add_output(self) -> ShardOutput:
         name = self._names.hidden_stem(len(self._outputs))
         output = ShardOutput(self._names.folder, name, self._compression, buffer_bytes=self._buffer_bytes)
-        self._outputs.append(output)
+        self._outputs.append(output)  # known before there is a file: an interrupt leaves none
+        output.create()
         return output
 
     @contextmanager
@@ -174,21 +177,23 @@ class ShardWriter:
 
         lengths = [np.array(output.lengths, np.int64) for output in self._outputs]
         entries = () if self._compression == "none" else ((0, 0),)
-        write_index(self.paths, lengths, compression=self._compression, entries=[entries] * len(self.paths))
+        stamps = [output.stamp for output in self._outputs]
+        write_index(self.paths, lengths, compression=self._compression, entries=[entries] * len(self.paths), stamps=stamps)
 
 
 def _publish(outputs: list[ShardOutput], paths: tuple[str, ...]) -> None:
     """Give all shards their final names. When one cannot have it, those that have are taken back: a part is no corpus."""
-    published: list[str] = []
+    for path in paths:  # before a file of these names is replaced
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise IsADirectoryError(errno.EISDIR, "a folder has the name of a shard; remove it", path)
     try:
         for output, path in zip(outputs, paths, strict=True):
             output.publish(path)
-            published.append(path)
+        sync_folder(os.path.dirname(paths[0]))
     except BaseException:
-        for path in published:
-            os.unlink(path)
+        for output, path in zip(outputs, paths, strict=True):
+            output.take_back(path)
         raise
-    sync_folder(os.path.dirname(paths[0]))
 
 
 def _check_limits(**limits: int | None) -> None:

@@ -7,15 +7,12 @@ import logging
 import mmap
 import os
 import resource
-import signal
 
 import numpy as np
 import pytest
 
-from shardmix import ShardWriter, read_records
-from shardmix.format import output as output_module
+from shardmix import FixedLenFeature, ShardWriter, read_records
 from shardmix.format.framing import frame_record
-from shardmix.format.index import open_index
 
 PAYLOADS = [bytes([65 + n]) * n for n in range(7)]  # b"", b"B", b"CC", …; frames of 16 to 22 bytes
 
@@ -146,6 +143,13 @@ class TestArguments:
             ShardWriter(tmp_path / "train", num_shards=1, compression_type=bad)
 
 
+    @pytest.mark.parametrize("bad", [{"label": "int64"}, {"label": 3}, {7: FixedLenFeature((), "int64")}, 5])
+    def test_features_are_checked_before_a_file_is_made(self, tmp_path, bad):
+        with pytest.raises((TypeError, ValueError), match=r"^feature"):
+            ShardWriter(tmp_path / "train", num_shards=1, features=bad)
+        assert os.listdir(tmp_path) == []
+
+
 class TestWrite:
     def test_any_contiguous_buffer(self, tmp_path):
         array = np.arange(4, dtype="<u2").reshape(2, 2)
@@ -183,6 +187,13 @@ class TestWrite:
         (payload,) = read_records(path)
         assert bytes(payload) == bytes.fromhex("0a10 0a0e 0a05 6c6162656c 1205 1a03 0a01 03".replace(" ", ""))
 
+    def test_a_mapping_is_held_against_the_features(self, tmp_path):
+        with ShardWriter(tmp_path / "t", num_shards=1, features={"label": FixedLenFeature((2,), "int64")}) as writer:
+            with pytest.raises(ValueError, match="feature 'label': expected the shape"):
+                writer.write({"label": [1, 2, 3]})
+            writer.write({"label": [1, 2]})
+        assert len(list(read_records(writer.paths[0]))) == 1
+
     def test_after_close_nothing_can_be_written(self, tmp_path):
         writer = ShardWriter(tmp_path / "train", num_shards=1)
         writer.close()
@@ -218,96 +229,3 @@ class TestBytes:
         usual = tmp_path / "usual"
         usual.touch()
         assert os.stat(path).st_mode == usual.stat().st_mode
-
-
-class TestWhole:
-    """A file gets its final name only when whole, and nothing is left of what failed."""
-
-    def test_inside_with_there_are_only_hidden_files(self, tmp_path):
-        with ShardWriter(tmp_path / "train", max_shard_records=2) as writer:
-            for payload in PAYLOADS:
-                writer.write(payload)
-                assert visible(tmp_path) == []
-        assert len(visible(tmp_path)) == 4
-        assert hidden_shards(tmp_path) == []
-
-    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-    @pytest.mark.parametrize("limit", ["num_shards", "max_shard_records"])
-    def test_an_exception_leaves_nothing(self, tmp_path, error, limit):
-        with pytest.raises(error), ShardWriter(tmp_path / "train", **{limit: 2}) as writer:
-            for payload in PAYLOADS:
-                writer.write(payload)
-            raise error
-        assert os.listdir(tmp_path) == []
-
-    def test_an_exception_leaves_older_shards_as_they_were(self, tmp_path):
-        paths = write_all(tmp_path / "train", num_shards=2)
-        before = read_all(paths)
-        with pytest.raises(RuntimeError), ShardWriter(tmp_path / "train", num_shards=2) as writer:
-            writer.write(b"new")
-            raise RuntimeError
-        assert read_all(paths) == before
-        assert hidden_shards(tmp_path) == []
-
-    @pytest.mark.parametrize("compression", [None, "gzip"])
-    def test_a_full_disk_names_the_file_and_leaves_nothing(self, tmp_path, compression):
-        block = os.urandom(100_000)
-        with limited_file_size(1_500_000), pytest.raises(OSError, match="writing record") as caught:
-            write_all(tmp_path / "train", [block] * 30, num_shards=1, compression_type=compression)
-        assert caught.value.filename.startswith(str(tmp_path / ".train-00000"))
-        assert os.listdir(tmp_path) == []
-
-    @pytest.mark.parametrize("call", ["fsync", "replace"])
-    def test_a_failure_at_the_very_end_leaves_nothing(self, tmp_path, monkeypatch, call):
-        writer = ShardWriter(tmp_path / "train", num_shards=3)
-        writer.write(b"a")
-        calls, real = [], getattr(os, call)
-
-        def fail_second(*arguments):
-            calls.append(arguments)
-            if len(calls) == 2:
-                raise OSError(28, "No space left on device")
-            return real(*arguments)
-
-        monkeypatch.setattr(output_module.os, call, fail_second)
-        with pytest.raises(OSError, match="No space left"):
-            writer.close()
-        monkeypatch.undo()
-        assert os.listdir(tmp_path) == []
-        with pytest.raises(ValueError, match="closed"):
-            writer.write(b"late")
-
-    def test_abort_gives_up(self, tmp_path):
-        writer = ShardWriter(tmp_path / "train", num_shards=2)
-        writer.write(b"a")
-        writer.abort()
-        writer.close()
-        assert (writer.paths, os.listdir(tmp_path)) == ((), [])
-
-
-class TestIndex:
-    @pytest.mark.parametrize("limit", [{"num_shards": 3}, {"max_shard_records": 3}])
-    def test_nobody_scans_what_was_just_written(self, tmp_path, monkeypatch, limit):
-        paths = write_all(tmp_path / "train-{:03d}", compression_type="gzip", **limit)
-        monkeypatch.setattr("shardmix.format.storage.LocalFile", None)  # opening a shard would fail
-        index = open_index(str(tmp_path / "train-*"))
-        assert [index.path(shard) for shard in range(3)] == list(paths)
-        assert index.counts.tolist() == [3, 2, 2] if "num_shards" in limit else [3, 3, 1]
-        assert [index.compression(shard) for shard in range(3)] == ["gzip"] * 3
-        assert index.lengths(1, 0, 2).tolist() == ([1, 4] if "num_shards" in limit else [3, 4])
-
-
-class limited_file_size:
-    """No file of this process can grow beyond so many bytes; inside, a disk that is full at that size."""
-
-    def __init__(self, num_bytes):
-        self.num_bytes = num_bytes
-
-    def __enter__(self):
-        self.handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.num_bytes, self.before[1]))
-
-    def __exit__(self, *error):
-        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
-        signal.signal(signal.SIGXFSZ, self.handler)
