@@ -16,15 +16,17 @@ BENCH_BIN := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check dist bench fuzz clean
+.PHONY: help demo test check docs dist bench fuzz sanitize clean
 help:
-	@echo "make demo    train on a label-sorted corpus, with a plain DataLoader and with shardmix"
-	@echo "make test    the whole suite, once with each backend"
-	@echo "make check   lint, types, layering"
-	@echo "make dist    the sdist and a wheel, in dist/"
-	@echo "make bench   beside tf.data, tfrecord, webdataset and DALI, in an environment of its own (SIZE=0.1: a tenth)"
-	@echo "make fuzz    the C core under libFuzzer and the sanitizers, for SECONDS=600; needs clang"
-	@echo "make clean   remove the environments and everything built"
+	@echo "make demo      train on a label-sorted corpus, with a plain DataLoader and with shardmix"
+	@echo "make test      the whole suite, once with each backend"
+	@echo "make check     lint, types, layering"
+	@echo "make docs      the site, in build/docs/"
+	@echo "make dist      the sdist and a wheel, in dist/"
+	@echo "make bench     beside tf.data, tfrecord, webdataset and DALI, in an environment of its own (SIZE=0.1: a tenth)"
+	@echo "make fuzz      the C core under libFuzzer and the sanitizers, for SECONDS=600; needs clang"
+	@echo "make sanitize  the tests of the C core under AddressSanitizer and UndefinedBehaviorSanitizer; needs gcc"
+	@echo "make clean     remove the environments and everything built"
 
 $(READY): setup.cfg pyproject.toml constraints.txt $(wildcard setup.py shardmix/format/csrc/*)
 	@echo "setting up .venv (the first time this downloads torch and takes some minutes)"
@@ -54,6 +56,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet tests/test_layering.py
 
+docs: $(READY)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
+
 dist: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
@@ -74,6 +80,9 @@ bench: $(BENCH_READY)
 
 fuzz: $(READY)
 	PYTHON=$(BIN)/python sh fuzz/run.sh $(SECONDS)
+
+sanitize: $(READY)
+	PYTHON=$(BIN)/python sh tests/sanitize.sh
 
 clean:
 	rm -rf .venv .venv-bench build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

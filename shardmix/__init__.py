@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what the table below does, for type checkers; a test holds 
     from .format.writer import ShardWriter as ShardWriter
     from .runtime.dataset import ShardDataset as ShardDataset
     from .runtime.loader import MixLoader as MixLoader
+    from .runtime.marks import mark_ragged as mark_ragged
     from .runtime.measure import measure_mixing as measure_mixing
     from .runtime.parse import sample_seed as sample_seed
     from .runtime.pool import pool_batches as pool_batches
@@ -61,6 +62,7 @@ _HOMES = {
     "measure_mixing": ".runtime.measure",
     "pool_batches": ".runtime.pool",
     "Ragged": ".runtime.ragged",
+    "mark_ragged": ".runtime.marks",
     "collate": ".runtime.samples",
     "ShardMixError": ".errors",
     "CorruptShardError": ".errors",
