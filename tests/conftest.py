@@ -1,7 +1,7 @@
 """What the tests share: reference data, small corpora, and a look at what a test left behind.
 
-What TensorFlow wrote is in tests/golden. Larger reference data lies beside the repository, in ../shared (see its README files); tests
-that need it are skipped where it is absent.
+What TensorFlow wrote is in tests/golden. Larger reference data lies beside the repository, in ../shared (see its README
+files); tests that need it are skipped where it is absent.
 """
 
 from __future__ import annotations
