@@ -180,8 +180,11 @@ def _read_bucket(spills: list[Spill], bucket: int) -> tuple[Bytes, IntArray]:
 
 def _write_all(file: BinaryIO, data: Bytes) -> None:
     view = data.data
-    while len(view):
-        view = view[file.write(view) :]
+    try:
+        while len(view):
+            view = view[file.write(view) :]
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} (a spill of the shuffle)", file.name) from error
 
 
 def _read_all(file: BinaryIO, offset: int, out: Bytes) -> None:
