@@ -17,6 +17,8 @@ from .framing import FRAME_BYTES, HEADER_BYTES, Damage
 from .records import IntArray
 
 CHECKED_HEADERS = 256
+MAX_NUMBER_BYTES = 19  # digits of the largest int64
+MAX_LINE_BYTES = 2 * MAX_NUMBER_BYTES + 3  # two numbers, a space, and at most CR LF
 
 
 def read_idx(path: str) -> IntArray:
@@ -27,6 +29,8 @@ def read_idx(path: str) -> IntArray:
     with open(path, "rb") as file:
         words = file.read().split()
     try:
+        if max(map(len, words), default=0) > MAX_NUMBER_BYTES:
+            raise OverflowError
         numbers = np.array(words or [b"0"][:0], "S").astype(np.int64)
         return numbers.reshape(-1, 2)
     except (ValueError, OverflowError):
@@ -62,17 +66,20 @@ def find_idx(shard: str) -> str | None:
 def lengths_from_idx(shard: str) -> IntArray | None:
     """The payload lengths of a local shard from the text index beside it, or None where there is none to be believed (rule 2)."""
     path = find_idx(shard)
-    if path is None or os.stat(path).st_mtime_ns < os.stat(shard).st_mtime_ns:
+    if path is None:
         return None
+    index, data = os.stat(path), os.stat(shard)
+    if index.st_mtime_ns < data.st_mtime_ns or index.st_size > data.st_size // FRAME_BYTES * MAX_LINE_BYTES:
+        return None  # older, or more lines than the shard has room for: files of other formats are called .idx, too
     try:
         rows = read_idx(path)
     except ValueError:
         return None
     offsets, sizes = rows[:, 0], rows[:, 1]
-    if not len(rows) or (sizes < FRAME_BYTES).any() or (sizes > os.stat(shard).st_size).any():
+    if not len(rows) or (sizes < FRAME_BYTES).any() or (sizes > data.st_size).any():
         return None
     ends = np.cumsum(sizes)
-    is_whole = offsets[0] == 0 and np.array_equal(offsets[1:], ends[:-1]) and ends[-1] == os.stat(shard).st_size
+    is_whole = offsets[0] == 0 and np.array_equal(offsets[1:], ends[:-1]) and ends[-1] == data.st_size
     return sizes - FRAME_BYTES if is_whole and _headers_hold(shard, offsets, sizes) else None
 
 

@@ -20,11 +20,13 @@ import hashlib
 import mmap
 import os
 import secrets
+import stat
 import struct
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +61,7 @@ class IndexFile:
         self.fingerprint, sections, checksums = _read_header(self._data)
         self._checksums = _split_checksums(checksums, sections)
         self._columns = [
-            self._data[offset : offset + num_bytes].view(_DTYPES[name])
-            for name, (offset, num_bytes) in zip(IndexColumns._fields, sections, strict=True)
+            _view_column(self._data, name, *section) for name, section in zip(IndexColumns._fields, sections, strict=True)
         ]
         self._sound_pages = np.zeros(len(self._checksums[_DELTAS]), np.bool_)
         for column, array in enumerate(self._columns):
@@ -82,7 +83,7 @@ class IndexFile:
         """Whether the path still leads to the same content."""
         try:
             return read_fingerprint(self.path) == self.fingerprint
-        except OSError:
+        except (OSError, IndexFileError):
             return False
 
     def _check_pages(self, column: int, first: int, stop: int) -> None:
@@ -96,7 +97,7 @@ class IndexFile:
 
 def read_fingerprint(path: str) -> bytes:
     """The fingerprint that a file claims; empty when it is no index."""
-    with open(path, "rb") as file:
+    with _open_file(path) as file:
         header = file.read(_HEADER.size)
     return _HEADER.unpack(header)[3] if len(header) == _HEADER.size and header.startswith(MAGIC) else b""
 
@@ -136,7 +137,8 @@ def write_index_file(path: str, columns: IndexColumns) -> None:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     except BaseException:
-        _remove_file(unfinished)
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished)
         raise
 
 
@@ -144,20 +146,24 @@ def _remove_abandoned(folder: str, name: str) -> None:
     prefix = f".{name.lstrip('.')}."
     with os.scandir(folder) as entries:
         for entry in entries:
-            is_unfinished = entry.name.startswith(prefix) and entry.name.endswith(".unfinished")
-            if is_unfinished and entry.stat(follow_symlinks=False).st_mtime < time.time() - ABANDONED_SECONDS:
-                _remove_file(entry.path)
+            if not (entry.name.startswith(prefix) and entry.name.endswith(".unfinished")):
+                continue
+            with suppress(FileNotFoundError):  # its writer, on another node, was faster
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - ABANDONED_SECONDS:
+                    os.unlink(entry.path)
 
 
-def _remove_file(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
+def _open_file(path: str) -> BinaryIO:
+    """Open an index to read. Anything else of its name is refused: a folder, and a pipe, which would make us wait for ever."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise IndexFileError("it is no regular file")
 
 
 def _map_file(path: str) -> Bytes:
-    with open(path, "rb") as file:
+    with _open_file(path) as file:
         if os.fstat(file.fileno()).st_size < _HEADER.size:
             raise IndexFileError("it is too short for a header")
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
@@ -175,10 +181,20 @@ def _read_header(data: Bytes) -> tuple[bytes, list[tuple[int, int]], Bytes]:
     end = _HEADER.size + 16 * num_columns
     numbers = data[_HEADER.size : end].view("<u8").tolist() if len(data) >= end else []
     sections = list(zip(numbers[::2], numbers[1::2], strict=True))
-    checksums = data[end : end + 4 * sum(_num_pages(num_bytes) for _, num_bytes in sections)]
-    if not sections or hashlib.blake2b(data[_FINGERPRINTED : end + len(checksums)].data, digest_size=16).digest() != fingerprint:
+    checksum_bytes = 4 * sum(_num_pages(num_bytes) for _, num_bytes in sections)
+    checksums = data[end : end + checksum_bytes]
+    if not sections or len(checksums) != checksum_bytes:
+        raise IndexFileError("its header is damaged")
+    if hashlib.blake2b(data[_FINGERPRINTED : end + len(checksums)].data, digest_size=16).digest() != fingerprint:
         raise IndexFileError("its header is damaged")
     return fingerprint, sections, checksums
+
+
+def _view_column(data: Bytes, name: str, offset: int, num_bytes: int) -> NDArray[Any]:
+    dtype = np.dtype(_DTYPES[name])
+    if num_bytes % dtype.itemsize or num_bytes > len(data) or offset > len(data) - num_bytes:
+        raise IndexFileError(f"its {name} have no place in it")
+    return data[offset : offset + num_bytes].view(dtype)
 
 
 def _split_checksums(checksums: Bytes, sections: list[tuple[int, int]]) -> list[NDArray[np.uint32]]:

@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from ..errors import CorruptShardError, describe_place
 from .framing import FRAME_BYTES
+from .inflate import MAX_RATIO
 from .records import Bytes, IntArray
 from .storage import COMPRESSIONS
 
 STRIDE = 1024  # records from one kept frame offset to the next
 UNKNOWN_SIZE = -1  # size of a shard with no file behind it
+_MOST_BYTES = 1 << 52  # a shard may be said to have
 _WIDTHS = (0, 1, 2, 4, 8)  # bytes a delta may take
 _ALIGNMENT = 8  # bytes; where the deltas of a shard begin
 
@@ -143,12 +145,34 @@ class IndexTable:
             return "its columns differ in length"
         if columns.name_ends[0] != 0 or columns.name_ends[-1] != len(columns.names) or (np.diff(columns.name_ends) < 0).any():
             return "its names do not fill their place"
-        is_width = np.isin(columns.widths, _WIDTHS)
-        if num_shards and (columns.counts.min() < 0 or columns.bases.min() < 0 or not is_width.all()):
+        if not np.isin(columns.widths, _WIDTHS).all() or (columns.compressions >= len(COMPRESSIONS)).any():
+            return "a width or a compression is unknown"
+        if self._are_lengths_impossible():
             return "a count or a length is impossible"
         if self.delta_ends[-1] != len(columns.deltas) or self.checkpoint_ends[-1] != len(columns.checkpoints):
             return "its lengths do not fill their place"
-        return None
+        if len(columns.members) % 3 or (np.diff(columns.members[::3]) < 0).any():
+            return "its gzip members are of no shard"
+        return self._describe_bad_damages()
+
+    def _are_lengths_impossible(self) -> bool:
+        """Whether a shard has more records, or larger ones, than its bytes can hold, were they deflated zeros."""
+        columns = self.columns
+        room = np.where(columns.sizes == UNKNOWN_SIZE, _MOST_BYTES, columns.sizes)
+        if ((room < 0) | (room > _MOST_BYTES) | (columns.bases < 0) | (columns.bases > _MOST_BYTES)).any():
+            return True
+        room = np.where(columns.compressions == 0, room, room * MAX_RATIO)
+        return bool(((columns.counts < 0) | (columns.counts > room // (columns.bases + FRAME_BYTES))).any())
+
+    def _describe_bad_damages(self) -> str | None:
+        try:
+            is_sound = all(
+                isinstance(shard, int) and 0 <= shard < len(self) and isinstance(text, str)
+                for shard, (text, _, _) in self.damages.items()
+            )
+        except (ValueError, TypeError, RecursionError):
+            is_sound = False
+        return None if is_sound else "its damages cannot be read"
 
     def digest(self) -> str:
         """32 hex digits of (name, count, compressed or not) of every shard, wherever the corpus lies.

@@ -107,6 +107,20 @@ class TestBelief:
         assert open_index(shard).lengths(0, 0, 4).tolist() == list(LENGTHS)
         assert scanned == ["a.tfrecord"]
 
+    @pytest.mark.parametrize("claim", [b"0 16\n" * 5000, b"0 1" + b"6" * 5000])
+    def test_one_that_is_larger_than_any_of_the_shard_is_not_read(self, shard, scanned, monkeypatch, claim):
+        """Files of other formats are called .idx as well, and may be of any size."""
+        (shard.parent / "a.idx").write_bytes(claim)
+        monkeypatch.setattr(idx, "read_idx", None)
+        assert open_index(shard).counts.tolist() == [4]
+        assert scanned == ["a.tfrecord"]
+
+    def test_a_long_word_takes_no_memory(self, tmp_path):
+        """An array of text is as wide as its longest word: this one would take 20 GB."""
+        (tmp_path / "a.idx").write_bytes(b"0 16\n" * 100_000 + b"1" * 100_000)
+        with pytest.raises(ValueError, match="a line of a text index is 'offset size'"):
+            read_idx(str(tmp_path / "a.idx"))
+
     def test_one_that_is_older_than_the_shard_is_left_aside(self, shard, scanned):
         write_idx(str(shard.parent / "a.idx"), np.array(LENGTHS))
         os.utime(shard.parent / "a.idx", ns=(5, 5))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import struct
 import time
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from shardmix.format import index_file
 from shardmix.format.corpus import Corpus
 from shardmix.format.index_file import MAGIC, IndexFile, IndexFileError, write_index_file
-from shardmix.format.index_table import make_columns, make_entry
+from shardmix.format.index_table import IndexColumns, make_columns, make_entry
 
 SMALL = ([784] * 9, [], [5, 7], list(range(20)))
 LARGE = ([784] * 9, [], [5, 7], list(range(1500)))
@@ -86,13 +88,56 @@ class TestRead:
         with pytest.raises(IndexFileError):
             IndexFile(str(tmp_path / "x"))
 
-    def test_columns_that_do_not_fit_together_are_refused(self, tmp_path):
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("counts", [1, 2, 3]),
+            ("counts", [9, 0, 2, 2**61]),
+            ("counts", [2**61, 0, 2, 20]),
+            ("counts", [-1, 0, 2, 20]),
+            ("bases", [2**63 - 1, 0, 5, 0]),
+            ("bases", [-1, 0, 5, 0]),
+            ("sizes", [2**62] * 4),
+            ("sizes", [0] * 4),
+            ("widths", [3, 0, 1, 2]),
+            ("compressions", [0, 1, 2, 3]),
+            ("deltas", [1] * 8),
+            ("name_ends", [0, 9, 2, 3, 4]),
+            ("members", [0, 0]),
+            ("members", [2, 0, 0, 1, 0, 0]),
+            ("damages", list(b"[[0, 1, 2, 3]]")),
+            ("damages", list(b'[[4, "text", null, null]]')),
+            ("damages", list(b'[["0", "text", null, null]]')),
+            ("damages", list(b'[[0, "text"]]')),
+            ("damages", list(b"[" * 100_000)),
+            ("damages", list(b"\xff")),
+        ],
+    )
+    def test_columns_that_do_not_fit_together_are_refused(self, tmp_path, name, value):
+        """Whoever wrote them, with checksums and all."""
         path = str(tmp_path / "x")
-        for name, value in {"counts": [1, 2, 3], "widths": [3, 0, 1, 2], "deltas": [1] * 8, "name_ends": [0, 9, 2, 3, 4]}.items():
-            column = getattr(columns(), name)
-            write_index_file(path, columns()._replace(**{name: np.array(value, column.dtype)}))
-            with pytest.raises(IndexFileError, match="its|impossible"):
-                IndexFile(path)
+        write_index_file(path, columns()._replace(**{name: np.array(value, getattr(columns(), name).dtype)}))
+        with pytest.raises(IndexFileError, match="its|impossible|unknown"):
+            IndexFile(path)
+
+    @pytest.mark.parametrize("name", ["counts", "damages"])
+    @pytest.mark.parametrize("section", [(0, 2**63), (2**63, 0), (2**64 - 1, 8), (8, 12), (40, 10_000)])
+    def test_columns_with_no_place_in_the_file_are_refused(self, path, name, section):
+        data, num_columns = bytearray(contents(path)), len(IndexColumns._fields)
+        struct.pack_into("<QQ", data, 40 + 16 * IndexColumns._fields.index(name), *section)
+        sizes = struct.unpack_from(f"<{2 * num_columns}Q", data, 40)[1::2]
+        end = 40 + 16 * num_columns + 4 * sum(-(-num_bytes // index_file.PAGE_BYTES) for num_bytes in sizes)
+        data[16:32] = hashlib.blake2b(data[32:end], digest_size=16).digest()
+        with open(path, "wb") as file:
+            file.write(data)
+        with pytest.raises(IndexFileError):
+            IndexFile(path)
+
+    def test_a_pipe_or_a_folder_of_its_name_is_refused(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        for path in (tmp_path / "pipe", tmp_path):
+            with pytest.raises(IndexFileError, match="it is no regular file"):
+                IndexFile(str(path))
 
 
 class TestLargeIndex:
@@ -137,7 +182,7 @@ class TestWrite:
 
         monkeypatch.setattr(index_file.os, failing, fail)
         with pytest.raises(OSError, match="No space left"):
-            write_index_file(path, columns()._replace(sizes=np.zeros(4, np.int64)))
+            write_index_file(path, columns()._replace(sizes=np.full(4, 200)))
         monkeypatch.undo()
         assert contents(path) == before
         assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
@@ -156,7 +201,7 @@ class TestWrite:
 
     def test_who_has_mapped_the_old_file_goes_on_with_it(self, path):
         file = IndexFile(path)
-        write_index_file(path, columns()._replace(sizes=np.zeros(4, np.int64)))
+        write_index_file(path, columns()._replace(sizes=np.full(4, 200)))
         assert file.table.columns.sizes.tolist() == [100] * 4
         assert not file.is_current()
         assert IndexFile(path).is_current()
