@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from .corpus import Corpus, ShardsLike, find_shards
 from .index_build import Wanted, build_columns, read_whole, write_columns
 from .index_scan import logger
-from .index_store import IndexHome, find_homes, home_beside, lock_index
+from .index_store import IndexHome, find_homes, home_beside, lock_index, read_index_file
 from .index_table import make_columns, make_entry, tag_number
 from .index_view import Index, make_index
 from .progress import ProgressLike
@@ -142,16 +142,26 @@ def _build(homes: list[IndexHome], wanted: Wanted, executor: Executor | None, pr
         found = _read_any(homes, wanted)
         if found is not None:
             return found
+        _tell_other_corpus(homes[0], wanted.corpus)
         columns = build_columns(homes, wanted, executor=executor, progress=progress)
         home = write_columns(homes, columns)
         if home is None:
             logger.warning(
-                "index %s: neither this nor %s can be written; it is kept in memory and built again by every run: give cache_dir",
-                homes[0].path,
-                homes[-1].path,
+                "index %s: cannot be written; it is kept in memory and built again by every run: give cache_dir",
+                " and ".join(home.path for home in homes),
             )
         file = None if home is None else read_whole(home, wanted)
         return Index(wanted.corpus.prefix, columns if file is None else file)
+
+
+def _tell_other_corpus(home: IndexHome, corpus: Corpus) -> None:
+    """Warn where a file that the user named is about other shards: two corpora would take it from each other, again and again."""
+    file = None if home.key else read_index_file(home.path)
+    names = [] if file is None else file.table.names()
+    if names and set(names).isdisjoint(corpus.name(shard) for shard in range(len(corpus))):
+        logger.warning(
+            "index %s: it is about other shards (%r …), and is replaced; give each corpus its own", home.path, names[0]
+        )
 
 
 def _tell_damages(index: Index) -> Index:

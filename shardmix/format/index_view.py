@@ -37,7 +37,8 @@ class Index:
         return len(self.counts)
 
     def __repr__(self) -> str:
-        return f"<Index of {self.num_records} records in {len(self)} shards below {self.corpus.parent!r}>"
+        cut_off = f", {len(self.damages)} of them cut off," if self.damages else ""
+        return f"<Index of {self.num_records} records in {len(self)} shards{cut_off} below {self.corpus.parent!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None and self._file.is_current():

@@ -216,7 +216,8 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         taken = "" if self.num_taken is None else f", take({self.num_taken})"
         order = f"shuffle_buffer_size={self.shuffle_buffer_size}, seed={self.seed}" if self.shuffle else "shuffle=False"
         lanes = "" if self.lanes is None else f", lanes={self.lanes}"
-        corpus = f"{len(self._counts)} shards, {count} records{of_sets}{taken}"
+        cut_off = f" ({len(self._index.damages)} cut off)" if self._index.damages else ""
+        corpus = f"{len(self._counts)} shards{cut_off}, {count} records{of_sets}{taken}"
         return f"{type(self).__name__}({corpus}, {order}{lanes}, cycle_length={self.cycle_length})"
 
     def _find_host(self) -> tuple[Opened, Host]:

@@ -131,6 +131,13 @@ class TestDistrust:
         with open(path, "rb") as file:
             assert file.read() == whole
 
+    @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+    def test_anything_else_of_the_name_of_an_index_is_passed_over(self, four_shards, caplog, make):
+        """A pipe would make us wait for ever."""
+        make(four_shards / ".index-0.shardmix")
+        assert open_index(four_shards).counts.tolist() == list(COUNTS)
+        assert ".index-0.shardmix: it is no regular file; the shards are scanned again" in caplog.text
+
     def test_index_of_the_same_names_elsewhere_is_checked_against_the_shards(self, four_shards, tmp_path):
         path = open_index(four_shards).file_path
         other = tmp_path / "other"
@@ -189,6 +196,10 @@ class TestDamage:
             assert "2.tfrecord record 3 at byte 51: " in caplog.messages[0]
             caplog.clear()
         assert len(scanned) == 4
+
+    def test_its_repr_says_what_is_cut_off(self, cut):
+        index = open_index(cut, on_corrupt="skip")
+        assert repr(index) == f"<Index of 7 records in 4 shards, 1 of them cut off, below {str(cut)!r}>"
 
     def test_raise_does_not_believe_an_index_made_by_skip(self, cut):
         open_index(cut, on_corrupt="skip")

@@ -60,6 +60,15 @@ class TestHome:
         open_index(four_shards, index=tmp_path / "x" / "mine.shardmix")
         assert index_files(tmp_path / "x") == ["mine-1.shardmix", "mine.shardmix"]
 
+    def test_named_file_of_another_corpus_is_replaced_and_told_of(self, four_shards, tmp_path, caplog):
+        file = tmp_path / "one.shardmix"
+        open_index(four_shards / "0.tfrecord", index=file)
+        assert open_index([four_shards / "0.tfrecord", four_shards / "2.tfrecord"], index=file).counts.tolist() == [3, 5]
+        assert caplog.text == ""  # a grown corpus
+        (four_shards / "other").write_bytes(b"")
+        assert open_index(four_shards / "other", index=file).counts.tolist() == [0]
+        assert "one.shardmix: it is about other shards ('0.tfrecord' …), and is replaced; give each corpus its own" in caplog.text
+
     def test_what_cannot_be_meant(self, four_shards):
         with pytest.raises(ValueError, match="index='.*mine.idx': 'auto', 'cache', 'memory', or a file"):
             open_index(four_shards, index="mine.idx")
@@ -80,6 +89,8 @@ class TestHome:
         monkeypatch.setattr(index_build, "write_index_file", refuse)
         index = open_index(four_shards)
         assert (index.file_path, index.num_records) == (None, 9)
+        assert f"{four_shards}/.index-" in caplog.text
+        assert f" and {tmp_path}/cache/" in caplog.text
         assert "it is kept in memory and built again by every run: give cache_dir" in caplog.text
 
     @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")

@@ -17,7 +17,7 @@ import pytest
 import torch.utils.data
 
 import shardmix
-from shardmix import CorruptShardError, FixedLenFeature, ParseError, ShardDataset, SkipRecord, StaleIndexError
+from shardmix import CorruptShardError, FixedLenFeature, ParseError, ShardDataset, ShardWriter, SkipRecord, StaleIndexError
 from shardmix.format.columns import allocate_arrays
 from shardmix.format.framing import frame_record
 from shardmix.order.schedule import Schedule
@@ -478,6 +478,15 @@ def test_it_tells_what_it_is(open_uneven: Callable[..., ShardDataset]) -> None:
     assert repr(dataset) == "ShardDataset(5 shards, 171 records, shuffle_buffer_size=16384, seed=0, lanes=8, cycle_length=4)"
     train = dataset.split({"train": 0.5, "valid": 0.5})["train"].take(10)
     assert "set 'train', take(10)" in repr(train)
+
+
+def test_it_tells_which_shards_are_cut_off(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "{}.tfrecord", num_shards=2) as writer:
+        for number in range(6):
+            writer.write({"id": number})
+    os.truncate(writer.paths[1], os.path.getsize(writer.paths[1]) - 1)
+    dataset = ShardDataset(str(tmp_path), on_corrupt="skip", index="memory")
+    assert repr(dataset).startswith("ShardDataset(2 shards (1 cut off), 5 records, ")
 
 
 def test_it_is_an_iterable_dataset_of_torch(open_uneven: Callable[..., ShardDataset]) -> None:
