@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import CorruptShardError, describe_place
 
@@ -32,7 +32,8 @@ class Finding(NamedTuple):
     offset: int | None = None
 
     def __str__(self) -> str:
-        return f"{describe_place(self.path, self.record, self.offset)}: {self.kind}: {self.text}"
+        kind = "" if self.text.startswith(self.kind) else f"{self.kind}: "
+        return f"{describe_place(self.path, self.record, self.offset)}: {kind}{self.text}"
 
     @classmethod
     def of_damage(cls, damage: CorruptShardError, *, more: str = "") -> Finding:
@@ -47,8 +48,3 @@ class Finding(NamedTuple):
     def of_os_error(cls, path: str, error: OSError) -> Finding:
         """A shard that cannot be read."""
         return cls(path, "unreadable", error.strerror or str(error))
-
-
-def as_json(findings: tuple[Finding, ...]) -> list[dict[str, Any]]:
-    """Findings as plain data."""
-    return [finding._asdict() for finding in findings]

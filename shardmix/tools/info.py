@@ -144,7 +144,7 @@ def _format_needs(needs: Needs, settings: RunSettings) -> list[str]:
         ["shuffle buffers (encoded records, in the workers)", format_bytes(needs.buffer_bytes)],
         ["shared memory between workers and main process", format_bytes(needs.shared_bytes)],
         ["batches in the main process", format_bytes(needs.batch_bytes)],
-        ["read blocks, at most", format_bytes(needs.read_bytes)],
+        ["read buffers beside them, at most", format_bytes(needs.read_bytes)],
         ["together", format_bytes(needs.bytes)],
         ["open files, at most", format_count(needs.open_files, "file")],
     ]

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import click
 
+from .. import __version__
 from ..errors import CorruptShardError, ShardMixError
 
 COMMANDS = {
@@ -53,7 +54,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(None, "--version", package_name="shardmix")
+@click.version_option(__version__, "--version")
 def cli() -> None:
     """Look at, check and rewrite folders of TFRecord files.
 

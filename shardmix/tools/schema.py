@@ -135,7 +135,7 @@ def _row(name: str, facts: FeatureFacts, num_examples: int) -> list[str]:
     examples = examples if len(examples) <= MAX_EXAMPLES_TEXT else examples[:MAX_EXAMPLES_TEXT] + " …"
     content = _describe_content(facts)
     where = f"{name} (list of {_range(facts.steps)} steps)" if facts.steps else name
-    shown = ": ".join(filter(None, (content, examples)))
+    shown = examples if content is None or examples.startswith(content) else f"{content}: {examples}"
     return [where, kinds, _range(facts.seen.lengths), _presence(facts, num_examples), shown]
 
 

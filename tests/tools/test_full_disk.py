@@ -12,6 +12,8 @@ import pytest
 from shardmix import ShardWriter, build_index, read_records
 from shardmix.format.framing import frame_record
 
+pytestmark = pytest.mark.once
+
 DISK_BYTES = 256 << 10
 
 

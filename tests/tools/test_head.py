@@ -59,7 +59,7 @@ class TestPlaces:
         assert ran.code == 1
         assert "'one'" in ran.out
         assert "'three'" in ran.out
-        assert f"{path} record 1 at byte 19: payload: payload CRC mismatch" in ran.err
+        assert f"{path} record 1 at byte 19: payload CRC mismatch" in ran.err
         ran = shardmix("head", path, "--record", "1")
         assert (ran.code, ran.out) == (1, "")
         assert "payload CRC mismatch" in ran.err

@@ -11,8 +11,11 @@ import time
 
 import pytest
 
+from shardmix import __version__
 from shardmix.tools import main
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.once
 
 # How many records each command says that it found in all.
 RECORDS = {
@@ -38,6 +41,9 @@ class TestHelp:
         ran = shardmix(command, "--help")
         assert ran.code == 0
         assert ran.out.count(f"\n  shardmix {command} ") >= 2
+
+    def test_version(self, shardmix):
+        assert __version__ in shardmix("--version").out
 
     def test_starting_imports_neither_torch_nor_numpy_nor_protobuf(self):
         code = (
