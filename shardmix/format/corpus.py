@@ -158,7 +158,17 @@ def _as_patterns(shards: ShardsLike) -> list[str]:
             raise TypeError(f"shards: every entry must be text or a path, got {type(pattern).__name__} {pattern!r:.60}")
         if not pattern:
             raise ValueError("shards: an entry is empty text; give a path, a glob or a folder")
+        if "\0" in pattern or not _is_encodable(pattern):
+            raise ValueError(f"shards: {pattern!r:.60} holds a character that no path has; give a path, a glob or a folder")
     return [pattern.removeprefix("file://") for pattern in patterns]
+
+
+def _is_encodable(path: str) -> bool:
+    try:
+        _encode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _find_local(pattern: str) -> list[str]:

@@ -3,7 +3,7 @@
     train-{00000..00127}.tfrecord   a range, filled with zeros to the width of its ends; {0..90..10} has a step
     {train,valid}-*.tfrecord        alternatives; braces nest; braces without a comma or a range stand for themselves
     train@128                       train-00000-of-00128 … train-00127-of-00128
-    *  ?  [0-9]  **                 as in Python's glob; ** crosses folders
+    *  ?  [0-9]  **                 as in Python's glob; ** crosses folders, links to folders too, but goes round no circle
 
 Rule 1: hidden files, and files in hidden folders, are never matched, so that no index and no half-written file ever is.
 Rule 2: only files are matched, and never a text index (.idx, .tfindex) that lies beside its shard.
@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import glob
 import itertools
 import math
 import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import PurePath
 
 # What makes a file of a folder a shard when only the folder is given.
 SHARD_MARKS = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_INDEX_ENDINGS = (".idx", ".tfindex")
 MAX_EXPANSION = 10_000_000
+MAX_NESTING = 50
 
 _SHARDED = re.compile(r"(.*)@([0-9]+)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)(?:\.\.([0-9]+))?")
@@ -44,7 +45,12 @@ def expand_pattern(pattern: str) -> list[str]:
     ['t-8', 't-9', 't-10']
     >>> expand_pattern("{a,b}@2")
     ['a-00000-of-00002', 'a-00001-of-00002', 'b-00000-of-00002', 'b-00001-of-00002']
+
+    Raises ValueError for braces that nest too deeply, or stand for too many.
     """
+    depth = max(itertools.accumulate((character == "{") - (character == "}") for character in pattern), default=0)
+    if depth > MAX_NESTING:
+        raise ValueError(f"{pattern[:60]!r}…: its braces nest {depth} deep, and at most {MAX_NESTING} are taken; list the shards")
     return [path for expanded in _expand_braces(pattern) for path in _expand_sharded(expanded)]
 
 
@@ -105,8 +111,8 @@ def _alternatives(pattern: str, parts: list[str]) -> list[str]:
         raise ValueError(f"{pattern!r}: the step of {{{parts[0]}}} must not be 0")
     is_padded = any(len(end) > 1 and end.startswith("0") for end in (match[1], match[2]))
     width = max(len(match[1]), len(match[2])) if is_padded else 1
+    _check_expansion(pattern, abs(last - first) // step + 1)
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    _check_expansion(pattern, len(numbers))
     return [f"{number:0{width}d}" for number in numbers]
 
 
@@ -116,16 +122,45 @@ def _check_expansion(pattern: str, number: int) -> None:
 
 
 def match_files(pattern: str) -> list[str]:
-    """The visible files that a local glob matches, in no particular order."""
+    """The visible files that a local glob matches, in no particular order.
+
+    Raises OSError for a folder that may not be listed: what it holds would be missing.
+    """
     folder, name = os.path.split(pattern)
     if name == "**":
         folder, name = pattern, "*"
-    folders = glob.glob(os.path.join(folder, ""), recursive=True) if has_wildcards(folder) else [folder]
     matches = re.compile(fnmatch.translate(name)).match
     found: dict[str, None] = {}
-    for folder in folders:
-        found.update(dict.fromkeys(os.path.join(folder, name) for name in _file_names(folder) if matches(name)))
+    for one in _match_folders(folder) if has_wildcards(folder) else [folder]:
+        found.update(dict.fromkeys(os.path.join(one, name) for name in _file_names(one) if matches(name)))
     return list(found)
+
+
+def _match_folders(pattern: str) -> list[str]:
+    """The folders that a glob matches; hidden ones only where their very name is given."""
+    folders = [""]
+    for part in PurePath(pattern).parts:
+        if part == "**":
+            folders = [inner for folder in folders for inner in _walk_folders(folder)]
+        elif has_wildcards(part):
+            matches = re.compile(fnmatch.translate(part)).match
+            folders = [os.path.join(folder, name) for folder in folders for name in _folder_names(folder) if matches(name)]
+        else:
+            folders = [os.path.join(folder, part) for folder in folders]
+    return folders
+
+
+def _walk_folders(top: str) -> Iterator[str]:
+    """A folder and the visible ones in it, at any depth, but for links back to a folder that they are in."""
+    pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [(top, ())]
+    while pending:
+        folder, above = pending.pop()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = os.stat(folder or ".")
+            identity = status.st_dev, status.st_ino
+            if identity not in above:
+                yield folder
+                pending += [(os.path.join(folder, name), (*above, identity)) for name in _folder_names(folder)]
 
 
 def folder_shards(folder: str) -> list[str]:
@@ -143,20 +178,30 @@ def is_data_name(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(TEXT_INDEX_ENDINGS)
 
 
-def _file_names(folder: str) -> Iterator[str]:
+def _file_names(folder: str) -> list[str]:
+    """The files of a folder that a glob may match. A link that leads nowhere is one: it is for the reader to fail on."""
+    entries = _visible_entries(folder)
+    return [entry.name for entry in entries if is_data_name(entry.name) and (_is_file(entry) or not os.path.exists(entry.path))]
+
+
+def _folder_names(folder: str) -> list[str]:
+    return [entry.name for entry in _visible_entries(folder) if os.path.isdir(entry.path)]
+
+
+def _visible_entries(folder: str) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing where there is none."""
     try:
-        entries = os.scandir(folder or ".")
+        with os.scandir(folder or ".") as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
-        return
-    with entries:
-        for entry in entries:
-            if is_data_name(entry.name) and (entry.is_file() or _is_dangling(entry)):
-                yield entry.name
+        return []
 
 
-def _is_dangling(entry: os.DirEntry[str]) -> bool:
-    """A link that leads nowhere is matched: it is for the reader to fail on, not for the listing to lose."""
-    return entry.is_symlink() and not os.path.exists(entry.path)
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link in a circle, or into a folder that may not be entered
+        return False
 
 
 def describe_near(path: str) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from shardmix.format.corpus import Corpus, find_shards
-from shardmix.format.patterns import expand_pattern
 
 ROOT = Path(__file__).parents[2]
 FILES = (
@@ -116,34 +115,13 @@ class TestPatterns:
         with pytest.raises(FileNotFoundError, match="No such file"):
             find_shards("corpus/train-00003.tfrecord")
 
-    @pytest.mark.parametrize(
-        ("pattern", "expanded"),
-        [
-            ("a", ["a"]),
-            ("a{1}", ["a{1}"]),
-            ("a{", ["a{"]),
-            ("}a{b", ["}a{b"]),
-            ("{a,}b", ["ab", "b"]),
-            ("{x{1,2}}", ["{x1}", "{x2}"]),
-            ("{1..3}{a,b}", ["1a", "1b", "2a", "2b", "3a", "3b"]),
-            ("{08..10}", ["08", "09", "10"]),
-            ("{8..10}", ["8", "9", "10"]),
-            ("{3..1}", ["3", "2", "1"]),
-            ("{0..10..5}", ["0", "5", "10"]),
-            ("{a,b@2}@1", ["a-00000-of-00001", "b@2-00000-of-00001"]),
-            ("user@host", ["user@host"]),
-        ],
-    )
-    def test_expansion(self, pattern, expanded):
-        assert expand_pattern(pattern) == expanded
-
-    @pytest.mark.parametrize("pattern", ["{0..99999999}", "{0..9999}{0..9999}", "x@0", "x@99999999", "{0..9..0}"])
-    def test_senseless_numbers_are_refused(self, pattern):
-        with pytest.raises(ValueError, match=r"(?s)'.*': .*(at most|must)"):
-            expand_pattern(pattern)
-
 
 class TestErrors:
+    @pytest.mark.parametrize("shards", ["a\0b", ["corpus/*", "a\0b"], "\ud800", "s3://bucket/\0"])
+    def test_text_that_is_no_path(self, folder, shards):
+        with pytest.raises(ValueError, match="holds a character that no path has"):
+            find_shards(shards)
+
     def test_no_match_names_what_is_near(self, folder):
         with pytest.raises(FileNotFoundError, match=r"'corpus/trian-\*': no shard matches; folder '.*corpus' holds 'train-"):
             find_shards("corpus/trian-*")
