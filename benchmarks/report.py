@@ -46,6 +46,7 @@ def print_report(result: Result) -> None:
     print_table(result, "records/s", lambda one: f"{rate(one):,.0f}")
     print_ratios(result)
     print_table(result, "CPU s per million records", lambda one: f"{cpu_per_million(one):,.2f}")
+    print_cpu_ratios(result)
     print_table(result, "first batch, ms", lambda one: f"{1e3 * one['first_batch_seconds']:,.0f}")
     print_table(result, "peak memory, MB (PSS)", lambda one: f"{one['memory']['peak_bytes'] / 1e6:,.0f}")
     print_table(result, "peak open descriptors", lambda one: f"{one['memory']['peak_files']}")
@@ -107,6 +108,16 @@ def print_ratios(result: Result) -> None:
                 cell += f" ({target:.0%})" if key == "bound" else f" ({target:g})"
             cells.append(f"{cell:>{CELL_WIDTH}}")
         print(f"{key:{LABEL_WIDTH}}{''.join(cells)}")
+
+
+def print_cpu_ratios(result: Result) -> None:
+    """How many times our CPU time each peer takes: the same on a machine that does other things as well."""
+    for corpus in result["corpora"].values():
+        ours = corpus["contenders"].get(OURS)
+        for one in corpus["contenders"].values():
+            if is_measured(ours) and is_measured(one):
+                one["cpu_ratio"] = cpu_per_million(one) / cpu_per_million(ours)
+    print_table(result, f"CPU time / {OURS}'s", lambda one: f"{one['cpu_ratio']:.3g}x" if "cpu_ratio" in one else "-")
 
 
 def print_handoff(result: Result) -> None:
