@@ -21,6 +21,8 @@ from .columns import Shape
 from .values import to_byte_strings, to_numbers
 
 LIST_DTYPES = ("int64", "float32", "bytes")
+MAX_ELEMENTS = 2**31 - 1  # a record has no more bytes
+MAX_DIMENSIONS = 32  # numpy takes 64, those of batch and steps included
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +35,7 @@ class FixedLenFeature:
 
     `shape`: an int, tuple or list. `dtype`: "int64", "float32" or "bytes"; numpy's and torch's names and types do as well.
     `default_value`: taken where the feature is missing (absent, or of unset kind); one value for all elements, or an array of
-    the shape. Raises ValueError for another dtype, a negative size, or a default value that does not fit.
+    the shape. Raises ValueError for another dtype, a shape that no record can hold, or a default value that does not fit.
     """
 
     shape: Shape
@@ -113,6 +115,11 @@ def _check_shape(where: str, shape: Any) -> Shape:
     if any(size < 0 for size in checked):
         raise ValueError(
             f"{where}: shape: expected sizes of 0 or more, got {shape!r}; where the number varies declare VarLenFeature"
+        )
+    if len(checked) > MAX_DIMENSIONS or math.prod(size for size in checked if size) > MAX_ELEMENTS:
+        raise ValueError(
+            f"{where}: shape: expected at most {MAX_DIMENSIONS} dimensions and {MAX_ELEMENTS} elements, got {shape!r}; no record "
+            "holds that many"
         )
     return checked
 

@@ -121,6 +121,8 @@ def check_features(where: str, features: Any) -> dict[str, Any]:
     for name, feature in features.items():
         if not isinstance(name, str):
             raise TypeError(f"{where}: expected names as str, got {name!r}")
+        if not _is_text(name):
+            raise ValueError(f"{where}: expected names that UTF-8 can write, as an Example does, got {name!r}")
         is_form = (feature is None or isinstance(feature, str)) and feature in DICT_FORMS
         if not (is_form or isinstance(feature, Feature)):
             raise ValueError(
@@ -128,6 +130,15 @@ def check_features(where: str, features: Any) -> dict[str, Any]:
                 f'or one of "byte", "float", "int", None, got {feature!r}'
             )
     return dict(features)
+
+
+def _is_text(name: str) -> bool:
+    """Whether it is free of lone surrogates, which stand for bytes that were no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_names(context: Mapping[str, Feature], lists: Mapping[str, Feature]) -> None:

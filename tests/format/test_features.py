@@ -84,6 +84,13 @@ class TestShapes:
         with pytest.raises(ValueError, match=r"shape: expected sizes of 0 or more, got .*; where .* declare VarLenFeature$"):
             FixedLenFeature(shape, "int64")
 
+    @pytest.mark.parametrize("shape", [(2**31,), (2**16, 2**15), (2**70,), (0, 2**70), (1,) * 33], ids=str)
+    def test_that_no_record_holds_are_refused(self, shape: Any) -> None:
+        for declare in (lambda: FixedLenFeature(shape, "float32"), lambda: RawFeature(shape, "uint8")):
+            with pytest.raises(ValueError, match="expected at most 32 dimensions and 2147483647 elements, got"):
+                declare()
+        assert FixedLenFeature((2**16, 2**15 - 1, 1), "int64").shape[0] == 2**16
+
 
 class TestDefaults:
     @pytest.mark.parametrize(
@@ -199,6 +206,8 @@ class TestWhatIsRefused:
     def test_what_is_no_mapping(self) -> None:
         with pytest.raises(TypeError, match=r"^features: expected a mapping of name to feature, or a list of names, got str"):
             resolve_schema("x")
+        with pytest.raises(ValueError, match=r"^features: expected names that UTF-8 can write, .* got '\\udc80'"):
+            resolve_schema({"\udc80": None})
         with pytest.raises(TypeError, match=r"^sequence_features: expected names as str, got 3"):
             resolve_schema({}, {3: INT})  # type: ignore[dict-item]
 
