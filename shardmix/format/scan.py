@@ -4,7 +4,8 @@ Rule 1: blocks of about BLOCK_BYTES; a larger record gets a larger block, but ne
 compressed stream only as bytes truly come.
 Rule 2: every block is fresh memory, never used again: what was cut from it stays as it is.
 Rule 3: payload damage is passed over if the caller goes on; framing damage (the place of the next frame is lost) is the end.
-Rule 4: a plain shard of large records is scanned by its headers alone when no payload is looked at.
+Rule 4: a plain shard of large records is scanned by its headers alone when no payload is looked at, and a record that is larger
+than a block is never read for it.
 """
 
 from __future__ import annotations
@@ -116,19 +117,28 @@ def walk_frames(file: ShardFile, *, verify: str = "full", record: int = 0, offse
 def walk_lengths(file: ShardFile, *, verify: str = "length") -> Iterator[FrameBlock]:
     """Like `walk_frames`, for a caller that wants the lengths only: of large records the headers alone are read (rule 4)."""
     may_read_headers = verify != "full" and file.compression == "none" and not is_remote(file.path)
-    reads_headers, record, offset = False, 0, 0
+    record, offset = 0, 0
+    reads_headers = may_read_headers and _is_huge(file, offset)
     while True:
         walk = _walk_headers if reads_headers else walk_frames
         for block in walk(file, verify=verify, record=record, offset=offset):
             yield block
             num_bytes = int(frame_offsets(block.lengths)[-1])
             record, offset = block.first + len(block.lengths), block.offset + num_bytes
-            is_large = num_bytes >= LARGE_FRAME_BYTES * len(block.lengths)
-            if may_read_headers and block.damage is None and is_large != reads_headers:
+            if not may_read_headers or block.damage is not None:
+                continue
+            is_large = num_bytes >= LARGE_FRAME_BYTES * len(block.lengths) or _is_huge(file, offset)
+            if is_large != reads_headers:
                 break
         else:
             return
         reads_headers = not reads_headers
+
+
+def _is_huge(file: ShardFile, offset: int) -> bool:
+    """Whether the next frame claims to be larger than a block."""
+    header = np.empty(HEADER_BYTES, np.uint8)
+    return file.read_into(offset, header) == HEADER_BYTES and _payload_length(header) > BLOCK_BYTES
 
 
 def _walk_headers(file: ShardFile, *, verify: str, record: int, offset: int) -> Iterator[FrameBlock]:

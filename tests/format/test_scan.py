@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 
 import numpy as np
 import pytest
 
 from shardmix.errors import CorruptShardError
 from shardmix.format import scan as scan_module
-from shardmix.format.framing import frame_header, frame_record
+from shardmix.format.framing import FRAME_BYTES, HEADER_BYTES, frame_header, frame_record
 from shardmix.format.scan import BLOCK_BYTES, LARGE_FRAME_BYTES, frame_offsets, scan_shard, walk_frames, walk_lengths
 from shardmix.format.storage import open_shard
 
@@ -98,6 +99,26 @@ class TestHeadersAlone:
         shard.close()
         assert lengths.tolist() == [LARGE] * 100
         assert sum(num_bytes) < 2 * BLOCK_BYTES
+
+    @pytest.mark.parametrize("before", [0, 3, 20_000])
+    def test_a_record_larger_than_a_block_is_never_read(self, write, before):
+        """A hole of 64 GiB: reading it would take the memory of the machine."""
+        path = write([100] * before, tail=frame_header(2**36))
+        begin = os.path.getsize(path) - HEADER_BYTES
+        os.truncate(path, begin + 2**36 + FRAME_BYTES)
+        with open(path, "ab") as file:
+            file.write(frame_record(b"behind"))
+        shard = open_shard(path)
+        num_bytes = count_bytes_read(shard)
+        lengths = np.concatenate([block.lengths for block in walk_lengths(shard)])
+        shard.close()
+        assert lengths.tolist() == [100] * before + [2**36, 6]
+        assert sum(num_bytes) < 4 * BLOCK_BYTES
+
+    def test_a_huge_claim_is_judged_like_any_other(self, write):
+        for tail, text in ((frame_header(2**40), "cut: a payload of 1099511627776 bytes"), (bytes([255] * 30), "length CRC")):
+            with pytest.raises(CorruptShardError, match=f"record 1 at byte 19: {text}"):
+                scan_shard(write([3], tail=tail))
 
     def test_all_payloads_are_read_to_verify_them(self, write):
         path = write([LARGE] * 40)
