@@ -71,16 +71,15 @@ class Model(lightning.LightningModule):
         self.train_steps: list[list[int]] = []
         self.valid_ids: list[int] = []
 
-    def training_step(self, batch: Any) -> torch.Tensor:
+    def training_step(self, batch: Any) -> Any:
         self.train_steps.append(gather_ids(batch))
         return (self.layer(batch["x"]).squeeze(1) - batch["id"] / NUM_TRAIN).square().mean()
 
     def validation_step(self, batch: Any) -> None:
         self.valid_ids += gather_ids(batch)  # without the rows that fill up the last batch
 
-    def predict_step(self, batch: Any) -> torch.Tensor:
-        prediction: torch.Tensor = self.layer(batch["x"]).squeeze(1)
-        return prediction[~batch["source"].is_pad]
+    def predict_step(self, batch: Any) -> Any:
+        return self.layer(batch["x"]).squeeze(1)[~batch["source"].is_pad]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -92,18 +91,16 @@ def gather_ids(batch: Any) -> list[int]:
     return sorted(number for ids in of_ranks for number in ids)
 
 
-def make_trainer(folder: Path, **settings: Any) -> lightning.Trainer:
+def make_trainer(**settings: Any) -> lightning.Trainer:
+    ranks = {"accelerator": "cpu", "devices": NUM_RANKS, "strategy": "ddp"}
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    return lightning.Trainer(
-        accelerator="cpu", devices=NUM_RANKS, strategy="ddp", max_epochs=2, num_sanity_val_steps=0, default_root_dir=folder,
-        limit_val_batches=0, **quiet, **settings,
-    )  # fmt: skip
+    return lightning.Trainer(**{**ranks, **quiet, **settings})
 
 
 def run(folder: Path) -> None:
     corpus, model = Corpus(folder), Model()
     saving = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=9, save_top_k=-1)
-    trainer = make_trainer(folder, callbacks=[saving])
+    trainer = make_trainer(max_epochs=2, limit_val_batches=0, callbacks=[saving])
     trainer.fit(model, datamodule=corpus)
     whole = model.train_steps
     epochs = [sorted(number for ids in whole[first : first + 13] for number in ids) for first in (0, 13)]
@@ -113,14 +110,12 @@ def run(folder: Path) -> None:
     (state,) = torch.load(path, weights_only=True)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     say(trainer, f"checkpoint after step 18: epoch {state['epoch']}, row {state['rows']}")
     model = Model()
-    trainer = make_trainer(folder, enable_checkpointing=False)
+    trainer = make_trainer(max_epochs=2, limit_val_batches=0, enable_checkpointing=False)
     trainer.fit(model, datamodule=corpus, ckpt_path=path)
     is_same = model.train_steps == whole[18:]
     say(trainer, f"resumed: the {len(model.train_steps)} steps that were left, the same records: {is_same}")
 
-    trainer = lightning.Trainer(
-        accelerator="cpu", devices=NUM_RANKS, strategy="ddp", logger=False, enable_progress_bar=False, enable_checkpointing=False
-    )
+    trainer = make_trainer(enable_checkpointing=False)
     trainer.validate(model, datamodule=corpus, verbose=False)
     is_whole = sorted(model.valid_ids) == list(range(NUM_VALID))
     say(trainer, f"validate: {len(model.valid_ids)} records, each once: {is_whole}")

@@ -76,8 +76,8 @@ def run(folder: Path, rank: int, world_size: int) -> None:
         write_corpus(folder)
     if world_size > 1:
         dist.barrier()
-    model = nn.Linear(2, 1)
-    model = nn.parallel.DistributedDataParallel(model) if world_size > 1 else model
+    layer = nn.Linear(2, 1)
+    model = nn.parallel.DistributedDataParallel(layer) if world_size > 1 else layer
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     loader = make_loader(folder, world_size)
@@ -107,8 +107,8 @@ def run(folder: Path, rank: int, world_size: int) -> None:
 
 def main() -> None:
     if "RANK" not in os.environ:
-        with tempfile.TemporaryDirectory() as folder:
-            run(Path(folder), 0, 1)
+        with tempfile.TemporaryDirectory() as alone:
+            run(Path(alone), 0, 1)
         return
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
