@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 SIZE_INCHES = (13.0, 4.8)
 DOTS_PER_INCH = 110
-TICKS = {0.001: "0.1 %", 0.01: "1 %", 0.1: "10 %", 1.0: "100 %"}
+TICKS = {0.001: "0.1 %", 0.003: "0.3 %", 0.01: "1 %", 0.03: "3 %", 0.1: "10 %", 0.3: "30 %", 1.0: "100 %"}
+MOST_NUMBERED = 12  # files up to which each line of the picture has its number
 
 
 def plot_mixing(report: MixingReport, path: str) -> None:
@@ -41,9 +42,12 @@ def plot_mixing(report: MixingReport, path: str) -> None:
         image = _draw_panel(axis, mixing, norm)
         axis.set_title(f"{name}\n{_describe(mixing, report)}", fontsize=10)
     axes[0].set_ylabel(_label_of_files(report))
+    if report.num_files <= MOST_NUMBERED:
+        axes[0].set_yticks(np.arange(report.num_files) + 0.5, [str(number) for number in range(report.num_files)])
     shown = [tick for tick in TICKS if tick >= least]
     bar = figure.colorbar(image, ax=axes, pad=0.01, ticks=shown)
     bar.ax.set_yticklabels([TICKS[tick] for tick in shown])
+    bar.ax.minorticks_off()
     bar.set_label("share of the batch that is from the file (white: nothing)")
     rows = f"{report.num_rows:,} rows in {report.num_batches:,} batches of {report.batch_size:,}, {report.num_files:,} files"
     figure.suptitle(f"What each batch is made of: {rows}", fontsize=12)
@@ -67,7 +71,7 @@ def _draw_panel(axis: Any, mixing: Mixing, norm: Any) -> Any:
 
 def _describe(mixing: Mixing, report: MixingReport) -> str:
     """The numbers that the picture shows."""
-    labels = "" if mixing.labels is None else f", {mixing.labels.mean:.1f} of {report.key!r}"
+    labels = "" if mixing.labels is None else f", {mixing.labels.mean:.1f} values of {report.key!r}"
     return f"mean of a batch: {mixing.files.mean:.1f} files{labels}"
 
 

@@ -9,7 +9,7 @@ Rule 4: the new shards get their names together; nothing is overwritten; whateve
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,18 +19,19 @@ import click
 import numpy as np
 
 from ..format.corpus import Corpus, find_shards
-from ..format.index import Index, write_index
-from ..format.output import ShardOutput
+from ..format.index import write_index
 from ..format.progress import ProgressLike
 from ..format.records import IntArray
-from ..format.scan import FrameBlock, frame_offsets
+from ..format.scan import check_on_corrupt
 from ..format.shard_names import ShardNames
 from ..format.storage import COMPRESSIONS, resolve_compression
 from . import options
+from .copying import CopyTask, copy_shards
+from .cuts import cut_buckets, cut_shards
 from .findings import Finding
 from .full_shuffle import FullShuffle
-from .ranges import ShardRange, find_ranges, walk_range
-from .scatter import OUTPUT_BUFFER_BYTES, RECORD_OVERHEAD, GatherTask, ScatterTask, gather, scatter
+from .ranges import find_ranges
+from .scatter import GatherTask, ScatterTask, gather, scatter
 from .staging import check_free, open_staging, publish
 from .survey import Survey, size_of, survey_shards
 from .tasks import SMALL_BYTES, Result, Task, num_cpus, open_processes, run_tasks
@@ -48,16 +49,6 @@ class ReshardReport(NamedTuple):
     records: tuple[int, ...]  # of each shard
     bytes_on_disk: int
     findings: tuple[Finding, ...]
-
-
-class CopyTask(NamedTuple):
-    """Consecutive shards of the result, in the order of the corpus."""
-
-    ranges: list[ShardRange]
-    bounds: list[int]  # number of the record with which each shard begins, and where the last ends
-    paths: list[str]
-    compression: str
-    on_corrupt: str
 
 
 def reshard(
@@ -90,8 +81,7 @@ def reshard(
     Raises CorruptShardError for a damaged record (unless on_corrupt="skip"), FileExistsError where a name is taken, OSError when
     a shard cannot be written, ValueError. Then nothing is left of the new shards.
     """
-    if on_corrupt not in ("raise", "skip"):
-        raise ValueError(f"on_corrupt is {on_corrupt!r}; it is 'raise' or 'skip'")
+    check_on_corrupt(on_corrupt)
     if resolve_compression(compression_type) not in COMPRESSIONS:
         raise ValueError(f"compression_type is {compression_type!r}; a writer needs None, 'gzip' or 'zlib'")
     if memory_bytes < MIN_MEMORY:
@@ -111,36 +101,6 @@ def reshard(
     entries = () if work.compression == "none" else ((0, 0),)
     write_index(finals, lengths, compression=work.compression, entries=[entries] * len(finals))
     return ReshardReport(tuple(finals), tuple(map(len, lengths)), size, (*survey.findings, *sorted(work.findings)))
-
-
-def cut_shards(
-    index: Index, num_shards: int | None = None, shard_records: int | None = None, shard_bytes: int | None = None
-) -> IntArray:
-    """(new shards + 1,) with which record each new shard begins, counted in listing order.
-
-    Raises ValueError when more than one size is given, or one below 1, or there are no records.
-    """
-    given = [size for size in (num_shards, shard_records, shard_bytes) if size is not None]
-    if len(given) > 1 or (given and given[0] < 1):
-        raise ValueError("give one of num_shards, shard_records and shard_bytes, at least 1, or none of them")
-    total = index.num_records
-    if not total:
-        raise ValueError(f"{index.corpus.parent}: no records, so there is nothing to write")
-    if shard_bytes is None:
-        number = num_shards or (-(-total // shard_records) if shard_records else int((index.counts > 0).sum()))
-        return np.arange(number + 1, dtype=np.int64) * total // number
-    ends = np.array([index.offset(shard, int(count)) for shard, count in enumerate(index.counts)], np.int64)
-    sizes = np.concatenate(([0], np.cumsum(ends)))
-    number = -(-int(sizes[-1]) // shard_bytes)
-    cuts = [_record_at(index, sizes, int(sizes[-1]) * shard // number) for shard in range(1, number)]
-    return np.unique(np.array([0, *cuts, total], np.int64))
-
-
-def _record_at(index: Index, sizes: IntArray, place: int) -> int:
-    """The first record that begins at a byte of the corpus or behind it; `sizes` (shards + 1,): the bytes before each shard."""
-    shard = int(np.searchsorted(sizes, place, side="right")) - 1
-    starts = frame_offsets(index.lengths(shard, 0, int(index.counts[shard])))
-    return int(index.counts[:shard].sum()) + int(np.searchsorted(starts, place - sizes[shard]))
 
 
 @dataclass
@@ -200,51 +160,6 @@ class _Work:
 
     def _run(self, function: Callable[[Task], Result], tasks: list[Task], doing: str, unit: str) -> list[Result]:
         return run_tasks(function, tasks, executor=self.executor, progress=self.progress, doing=doing, unit=unit)
-
-
-def copy_shards(task: CopyTask) -> tuple[list[IntArray], tuple[Finding, ...]]:
-    """Write some shards one after the other: the lengths of the payloads of each, and what was left out."""
-    findings: list[Finding] = []
-    written: list[IntArray] = []
-    blocks = _numbered_blocks(task, findings)
-    number, block = next(blocks, (0, None))
-    for path, stop in zip(task.paths, task.bounds[1:], strict=True):
-        folder, name = os.path.split(path)
-        output = ShardOutput(folder, name, task.compression, buffer_bytes=OUTPUT_BUFFER_BYTES)
-        try:
-            while block is not None and number < stop:
-                room = stop - number
-                cut = int(frame_offsets(block.lengths[:room])[-1])
-                output.append_frames(block.data[:cut], block.lengths[:room])
-                if len(block.lengths) > room:
-                    number, block = stop, block._replace(data=block.data[cut:], lengths=block.lengths[room:])
-                else:
-                    number, block = next(blocks, (0, None))
-            output.finish()
-            output.publish(path)
-        except BaseException:
-            output.discard()
-            raise
-        written.append(np.array(output.lengths, np.int64))
-    return written, tuple(findings)
-
-
-def _numbered_blocks(task: CopyTask, findings: list[Finding]) -> Iterator[tuple[int, FrameBlock]]:
-    """(number of its first record, counted over the corpus; block)."""
-    for one in task.ranges:
-        for block in walk_range(one, findings, task.on_corrupt):
-            yield one.number + block.first - one.first, block
-
-
-def cut_buckets(index: Index, bounds: IntArray, bucket_bytes: int) -> list[IntArray]:
-    """For each new shard the places where its buckets begin, and where it ends; a bucket takes about `bucket_bytes` of memory."""
-    frames = sum(index.offset(shard, int(count)) for shard, count in enumerate(index.counts))
-    record_bytes = frames / index.num_records + RECORD_OVERHEAD
-    cuts = []
-    for first, stop in pairwise(bounds.tolist()):
-        number = max(1, -int(-(stop - first) * record_bytes // bucket_bytes))
-        cuts.append(first + np.arange(number + 1, dtype=np.int64) * (stop - first) // number)
-    return cuts
 
 
 # --- The command -------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import pytest
 
 from shardmix import CorruptShardError, ShardWriter, build_index, read_records
 from shardmix.format.index import make_index
+from shardmix.tools.cuts import cut_shards
 from shardmix.tools.full_shuffle import FullShuffle
-from shardmix.tools.reshard import MIN_MEMORY, cut_shards, reshard
+from shardmix.tools.reshard import MIN_MEMORY, reshard
 
 
 def payloads(paths):
