@@ -163,10 +163,9 @@ def frame_error(
     record: int,
     offset: int,
     remaining: int,
-    expected_length: int | None = None,
 ) -> CorruptShardError:
     """The error of one damaged frame. The first of a file also says what the file may be instead."""
-    text = describe_damage(damage, frame, remaining, expected_length)
+    text = describe_damage(damage, frame, remaining)
     if offset == 0 and damage in (Damage.LENGTH_CRC, Damage.CUT_HEADER):
         looks_gzip = bytes(frame[:2]) == b"\x1f\x8b"
         text += "; it begins like gzip, leave compression_type at 'auto'" if looks_gzip else "; is this a TFRecord file?"

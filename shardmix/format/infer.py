@@ -3,7 +3,8 @@
 Rule 1: 256 records, or all when there are fewer, of up to 16 shards that lie evenly in the listing (of more, where those hold
 fewer than 256). A shard of fewer records than its share leaves the rest to the others.
 Rule 2: in a plain shard they lie evenly; in a compressed one they are the first, as a later one costs inflating all before it.
-Rule 3: the same records each time; every one is checked like any other that is read.
+Rule 3: the same records each time, whoever asks; every one is checked like any other that is read.
+Rule 4: bytes that do not fit the index are no damage: the file was changed after it was indexed.
 
 What is made of them is in inference.py.
 """
@@ -15,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptShardError
+from ..errors import CorruptShardError, StaleIndexError
 from . import backend
 from .corpus import Corpus, ShardsLike
 from .declarations import Feature
 from .features import resolve_schema
-from .framing import FRAME_BYTES, HEADER_BYTES, Damage, frame_error
+from .framing import FRAME_BYTES, HEADER_BYTES, Damage, describe_damage, frame_error
 from .index import Index, open_index
 from .records import IntArray
 from .storage import ShardFile, open_shard
@@ -57,9 +58,10 @@ def infer_features(shards: ShardsLike | Corpus) -> InferredFeatures:
 def sample_records(index: Index, *, verify: str = "full", on_corrupt: str = "raise") -> Iterator[memoryview]:
     """The payloads of the sample, one after the other.
 
-    Raises CorruptShardError for a damaged record, unless `on_corrupt` is "skip".
+    Raises CorruptShardError for a damaged record, unless `on_corrupt` is "skip"; StaleIndexError.
     """
     for shard, records in choose_sample(index.counts, index.compressed):
+        index.check(shard)
         file = open_shard(index.path(shard), index.compression(shard), entries=index.entries(shard))
         try:
             for record in records.tolist():
@@ -104,14 +106,9 @@ def _read_record(file: ShardFile, index: Index, shard: int, record: int, verify:
     frame = frame[:remaining]
     start, lengths = np.array([HEADER_BYTES], np.int64), np.array([length], np.int64)
     damage = Damage(int(backend.check_frames(frame, start, lengths, verify=verify)[0]))
+    if damage in (Damage.CUT_HEADER, Damage.CUT_PAYLOAD, Damage.LENGTH_DIFFERS):
+        text = describe_damage(damage, frame.data, remaining, length)
+        raise StaleIndexError(text, path=index.path(shard), record=record, offset=offset)
     if damage != Damage.NONE:
-        raise frame_error(
-            damage,
-            frame.data,
-            path=index.path(shard),
-            record=record,
-            offset=offset,
-            remaining=remaining,
-            expected_length=length,
-        )
+        raise frame_error(damage, frame.data, path=index.path(shard), record=record, offset=offset, remaining=remaining)
     return frame.data[HEADER_BYTES : HEADER_BYTES + length]

@@ -22,6 +22,7 @@ from torch.utils.data import get_worker_info
 from ..format.corpus import ShardsLike
 from ..format.features import Schema, needs_samples, resolve_schema
 from ..format.index import open_index
+from ..format.infer import sample_records
 from ..format.records import IntArray
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
@@ -31,7 +32,6 @@ from .parse import Parser
 from .ranks import World, resolve_world
 from .reads import Share
 from .rows import Filled, Opened, RowSource
-from .schema_samples import read_samples
 from .settings import SEED_LIMIT, check_picklable, check_settings, integer
 from .stream import Host, StreamProgress, iterate_samples, order_of_stream
 
@@ -249,7 +249,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
     def _find_schema(self) -> Schema | None:
         """The schema, inferred where it is not declared; None where a subclass parses."""
         if self._schema is None and not self._parses_itself():
-            samples = read_samples(self._index, verify=self.verify, on_corrupt=self.on_corrupt)
+            samples = sample_records(self._index, verify=self.verify, on_corrupt=self.on_corrupt)
             self._schema = resolve_schema(self.features, self.sequence_features, samples)
         return self._schema
 

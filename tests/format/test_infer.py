@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmix.errors import CorruptShardError
+from shardmix.errors import CorruptShardError, StaleIndexError
 from shardmix.format.features import FixedLenFeature, VarLenFeature, resolve_schema
-from shardmix.format.index import open_index
+from shardmix.format.framing import frame_record
+from shardmix.format.index import Index, open_index
 from shardmix.format.infer import SAMPLE_RECORDS, choose_sample, infer_features, sample_records
 from shardmix.format.writer import ShardWriter
 from tests.format import wire
@@ -216,9 +218,37 @@ class TestTheSample:
         data = bytearray(path.read_bytes())
         data[-5] ^= 1
         path.write_bytes(data)
+        index = open_index(pattern)
         with pytest.raises(CorruptShardError, match="record 2 at byte .*: payload CRC mismatch"):
             list(sample_records(index))
         assert len(list(sample_records(index, on_corrupt="skip"))) == 2
+
+    def test_a_shard_that_was_replaced_is_told_from_a_damaged_one(self, make_corpus: Callable[..., str]) -> None:
+        pattern = make_corpus([3])
+        index = open_index(pattern)
+        (path,) = Path(pattern).parent.glob("*.tfrecord")
+        path.write_bytes(gzip.compress(path.read_bytes()))
+        with pytest.raises(StaleIndexError, match="open the data set again, and it is indexed anew"):
+            list(sample_records(index, on_corrupt="skip"))
+
+    @pytest.mark.parametrize(
+        ("data", "text"),
+        [
+            (frame_record(b"another"), "payload of 7 bytes where the index says 15; the index is of another file"),
+            (frame_record(bytes(15))[:-1], "cut: a payload of 15 bytes"),
+            (b"", "cut: the file ends 0 bytes into the frame"),
+        ],
+    )
+    def test_so_is_one_whose_time_does_not_tell(
+        self, make_corpus: Callable[..., str], data: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pattern = make_corpus([1])
+        index = open_index(pattern)
+        (path,) = Path(pattern).parent.glob("*.tfrecord")
+        path.write_bytes(data)
+        monkeypatch.setattr(Index, "check", lambda *arguments: None)
+        with pytest.raises(StaleIndexError, match=f"record 0 at byte 0: {text}"):
+            list(sample_records(index, on_corrupt="skip"))
 
 
 class TestInferFeatures:

@@ -17,13 +17,21 @@ import pytest
 import torch.utils.data
 
 import shardmix
-from shardmix import CorruptShardError, FixedLenFeature, ParseError, ShardDataset, ShardWriter, SkipRecord, StaleIndexError
+from shardmix import (
+    CorruptShardError,
+    FixedLenFeature,
+    ParseError,
+    ShardDataset,
+    ShardWriter,
+    SkipRecord,
+    StaleIndexError,
+    infer_features,
+)
 from shardmix.format.columns import allocate_arrays
 from shardmix.format.framing import frame_record
 from shardmix.order.schedule import Schedule
 from shardmix.runtime.dataset import RowSource
 from shardmix.runtime.samples import unpack_batch
-from shardmix.runtime.schema_samples import read_samples
 
 UNEVEN = [7, 0, 101, 40, 23]  # the counts of the golden uneven-* shards; feature id is shard * 1000 + record
 IDS = [shard * 1000 + record for shard, count in enumerate(UNEVEN) for record in range(count)]
@@ -143,11 +151,14 @@ def test_features_are_inferred(make_corpus: MakeCorpus) -> None:
     assert sample["id"].dtype == np.int64
 
 
-def test_features_are_inferred_from_shards_all_over_the_listing(make_corpus: MakeCorpus) -> None:
-    """Of many records the first of 16 shards, 256 in all; of few all."""
-    many, few = ShardDataset(make_corpus([0, 20] * 18)), ShardDataset(make_corpus([100, 1, 0], name="few"))
-    assert len(read_samples(many._index, verify="full", on_corrupt="raise")) == 256
-    assert len(read_samples(few._index, verify="full", on_corrupt="raise")) == 101
+def test_features_are_inferred_from_the_sample_that_infer_features_takes(tmp_path: Path) -> None:
+    """Of one large shard 256 records, evenly: the last of them is record 298."""
+    with ShardWriter(tmp_path / "{}.tfrecord", num_shards=1) as writer:
+        for record in range(300):
+            writer.write({"id": record} | {298: {"late": 1.0}, 299: {"unseen": 1.0}}.get(record, {}))
+    features = infer_features(tmp_path).features
+    assert list(features) == ["id", "late"]
+    assert list(next(iter(ShardDataset(tmp_path)))) == ["id", "late"]
 
 
 def test_a_damaged_sample_is_left_out_of_inference_where_asked(damaged: tuple[str, Path]) -> None:
