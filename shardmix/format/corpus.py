@@ -25,6 +25,7 @@ import numpy as np
 
 from .patterns import describe_near, expand_pattern, folder_shards, has_wildcards, match_files
 from .records import Bytes, IntArray
+from .storage import is_remote, local_path
 
 ShardsLike = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -105,7 +106,7 @@ class Corpus:
     @property
     def is_remote(self) -> bool:
         """Whether any shard is a URL."""
-        return is_url(self._prefix) or (not self._prefix and any(is_url(path) for path in self))
+        return is_remote(self._prefix) or (not self._prefix and any(map(is_remote, self)))
 
     def key(self) -> str:
         """16 hex digits that tell sets of names apart, wherever the corpus lies."""
@@ -129,18 +130,13 @@ def find_shards(shards: ShardsLike | Corpus) -> Corpus:
     patterns = _as_patterns(shards)
     if not patterns:
         raise ValueError("shards: an empty list; give a path, a glob, a folder, or a list of those")
-    urls = [pattern for pattern in patterns if is_url(pattern)]
-    found = [path for pattern in patterns if not is_url(pattern) for path in _find_local(pattern)]
+    urls = [pattern for pattern in patterns if is_remote(pattern)]
+    found = [path for pattern in patterns if not is_remote(pattern) for path in _find_local(pattern)]
     if urls:
         from .listing import find_remote
 
         found += find_remote(urls)
     return Corpus.of_paths(found)
-
-
-def is_url(path: str) -> bool:
-    """Whether fsspec opens it rather than the operating system; a `file://` URL counts as a local path."""
-    return "://" in path and not path.startswith("file://")
 
 
 def is_index_name(path: str) -> bool:
@@ -160,7 +156,7 @@ def _as_patterns(shards: ShardsLike) -> list[str]:
             raise ValueError("shards: an entry is empty text; give a path, a glob or a folder")
         if "\0" in pattern or not _is_encodable(pattern):
             raise ValueError(f"shards: {pattern!r:.60} holds a character that no path has; give a path, a glob or a folder")
-    return [pattern.removeprefix("file://") for pattern in patterns]
+    return list(map(local_path, patterns))
 
 
 def _is_encodable(path: str) -> bool:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .patterns import describe_names, expand_pattern, has_wildcards, is_data_name, is_shard_name
+from .remote import resolve_url
 
 LOOKUPS_AT_A_TIME = 16
 
@@ -32,19 +33,14 @@ def find_remote(patterns: list[str]) -> list[str]:
     return found
 
 
-def open_filesystem(url: str) -> tuple[Any, str, str]:
+def _open_filesystem(url: str) -> tuple[Any, str, str]:
     """(file system, path in it, what goes before its own URLs) of a URL."""
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise ImportError(f"{url}: reading URLs needs fsspec; pip install 'shardmix[remote]'") from error
     chain, _, link = url.rpartition("::")
-    filesystem, path = url_to_fs(link)
-    return filesystem, str(path), f"{chain}::" if chain else ""
+    return *resolve_url(link), f"{chain}::" if chain else ""
 
 
 def _match_remote(url: str) -> list[str]:
-    filesystem, path, chain = open_filesystem(url)
+    filesystem, path, chain = _open_filesystem(url)
     matched = [
         name for name, facts in filesystem.glob(path, detail=True).items() if facts["type"] == "file" and _is_visible(name, path)
     ]
@@ -55,7 +51,7 @@ def _match_remote(url: str) -> list[str]:
 
 def _take_url(url: str) -> list[str]:
     """A URL that is named: a shard, or the shards of a folder."""
-    filesystem, path, chain = open_filesystem(url)
+    filesystem, path, chain = _open_filesystem(url)
     try:
         facts = filesystem.info(path)
     except FileNotFoundError:

@@ -6,6 +6,7 @@ Imported only for a path that is a URL. Knows nothing of compression or frames.
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 from .records import Bytes
@@ -18,8 +19,8 @@ class RemoteFile:
     """The stored bytes of one URL (a `local.RawFile`)."""
 
     def __init__(self, url: str) -> None:
-        filesystem, path = _resolve_url(url)
-        size = filesystem.size(path)
+        filesystem, path = resolve_url(url)
+        size = _info(filesystem, path, url)["size"]
         if size is None:
             raise OSError(errno.ESPIPE, "the server does not tell the size; copy the shard to a file first", url)
         self.size = int(size)
@@ -44,17 +45,27 @@ class RemoteFile:
 
 def stat_remote(url: str) -> tuple[int, str]:
     """(size in bytes as stored, etag, or else time of the last change, or else "")."""
-    filesystem, path = _resolve_url(url)
-    facts = filesystem.info(path)
+    facts = _info(*resolve_url(url), url)
     tags = (facts.get(name) for name in _TAGS)
     return int(facts["size"]), str(next((tag for tag in tags if tag), ""))
 
 
-def _resolve_url(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
+def resolve_url(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it. Raises ImportError without fsspec."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(f"{url}: reading URLs needs fsspec; pip install 'shardmix[remote]'") from error
     filesystem, path = url_to_fs(url)
     return filesystem, str(path)
+
+
+def _info(filesystem: Any, path: str, url: str) -> Any:
+    """What the file system says of a shard; an OSError names the URL, as no file system does."""
+    try:
+        facts = filesystem.info(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from None
+    if facts.get("type") == "directory":
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), url)
+    return facts

@@ -10,7 +10,7 @@ import os
 from glob import escape, glob
 from string import Formatter
 
-from .storage import is_remote
+from .storage import is_remote, local_path
 
 
 class ShardNames:
@@ -25,7 +25,7 @@ class ShardNames:
     def __init__(self, pattern: str) -> None:
         if is_remote(pattern):
             raise ValueError(f"{pattern}: shards are written to local files; write them there and upload them")
-        self.pattern = pattern
+        self.pattern = pattern = local_path(pattern)
         self.folder, self._base = os.path.split(pattern)
         self._is_numbered = "{" in pattern or "}" in pattern
         if self._is_numbered:

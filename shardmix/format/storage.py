@@ -22,6 +22,7 @@ from .local import LocalFile, RawFile
 from .records import Bytes
 
 COMPRESSIONS = ("none", "gzip", "zlib")
+_LOCAL_SCHEME = "file://"
 
 
 class ShardFile(Protocol):
@@ -102,8 +103,13 @@ def detect_compression(start: bytes) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL for fsspec: `s3://bucket/train.tfrecord`."""
-    return "://" in path
+    """Whether fsspec opens a path rather than the operating system: `s3://bucket/train.tfrecord`; a `file://` URL is local."""
+    return "://" in path and not path.startswith(_LOCAL_SCHEME)
+
+
+def local_path(path: str) -> str:
+    """A path without the `file://` that it may begin with."""
+    return path.removeprefix(_LOCAL_SCHEME)
 
 
 def stat_shard(path: str) -> tuple[int, str]:
@@ -112,7 +118,7 @@ def stat_shard(path: str) -> tuple[int, str]:
         from .remote import stat_remote
 
         return stat_remote(path)
-    status = os.stat(path)
+    status = os.stat(local_path(path))
     return status.st_size, str(status.st_mtime_ns)
 
 
@@ -151,7 +157,7 @@ def _open_raw(path: str) -> RawFile:
         from .remote import RemoteFile
 
         return RemoteFile(path)
-    return LocalFile(path)
+    return LocalFile(local_path(path))
 
 
 def _read_start(raw: RawFile) -> bytes:

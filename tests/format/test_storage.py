@@ -142,12 +142,27 @@ class TestRemote:
         assert tag
 
     def test_what_is_not_there_names_the_url(self, url):
-        with pytest.raises(FileNotFoundError, match="shardmix-test/shard-absent"):
-            open_shard(f"{url}-absent")
+        for call in (open_shard, stat_shard):
+            with pytest.raises(FileNotFoundError) as caught:
+                call(f"{url}-absent")
+            assert caught.value.filename == f"{url}-absent"
+
+    def test_a_folder_is_no_shard(self, url):
+        with pytest.raises(IsADirectoryError, match="memory://shardmix-test"):
+            open_shard("memory://shardmix-test")
 
     def test_what_is_a_url(self):
         assert is_remote("s3://bucket/train")
         assert not is_remote("data/train:00000")
+        assert not is_remote("file:///data/train")
+
+    def test_a_file_url_is_a_local_path(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "fsspec.core", None)
+        (tmp_path / "shard").write_bytes(FRAMES)
+        shard = open_shard(f"file://{tmp_path}/shard")
+        assert read(shard, 0, 50) == FRAMES[:50]
+        assert stat_shard(f"file://{tmp_path}/shard") == stat_shard(str(tmp_path / "shard"))
+        shard.close()
 
     def test_without_fsspec_the_error_names_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "fsspec.core", None)

@@ -109,6 +109,9 @@ class TestNames:
             ShardWriter(f"{tmp_path}/{bad}", num_shards=2)
         assert visible(tmp_path) == []
 
+    def test_a_file_url_is_a_local_path(self, tmp_path):
+        assert write_all(f"file://{tmp_path}/t", num_shards=1) == (f"{tmp_path}/t-00000-of-00001",)
+
     def test_urls_are_refused(self):
         with pytest.raises(ValueError, match="local files"):
             ShardWriter("s3://bucket/train", num_shards=1)
