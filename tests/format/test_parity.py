@@ -142,6 +142,25 @@ class TestGeneratedPayloads:
         check([wire.plain_example(ints=("int64", values)), wire.plain_example(ints=("int64", values[::-1]))], SCHEMA)
 
 
+class TestWideSchemas:
+    """More features than the keys that are remembered (MAX_GUESSES), and more defaults than anyone declares by hand."""
+
+    @pytest.mark.parametrize("is_missing", [False, True])
+    def test_ten_thousand_features(self, is_missing: bool) -> None:
+        names = [f"feature {number}" for number in range(10_000)]
+        payload = wire.plain_example(**{name: ("int64", [number]) for number, name in enumerate(names)})
+        payloads = [payload, wire.plain_example(other=("int64", [1])), payload] if is_missing else [payload] * 2
+        check(payloads, resolve_schema(dict.fromkeys(names, VarLenFeature("int64"))))
+
+    def test_three_hundred_defaults(self) -> None:
+        features = {f"feature {number}": FixedLenFeature((), "int64", default_value=number) for number in range(300)}
+        payloads = [
+            wire.plain_example(**{name: ("int64", [-1]) for number, name in enumerate(features) if number % divisor == 0})
+            for divisor in (1, 2, 3, 299, 301)
+        ]
+        check(payloads, resolve_schema(features))
+
+
 @pytest.mark.skipif(not SEEDS, reason="the fuzzer's corpus is not in the sdist")
 def test_the_corpus_of_the_fuzzer() -> None:
     for path in SEEDS:
