@@ -1,0 +1,138 @@
+"""A pass: the mixer's thread stays a little ahead, and ends however the pass ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from shardmix.runtime.feeds import Delivery
+from shardmix.runtime.link import PassGivenUp
+from shardmix.runtime.passes import AHEAD, InlineMixer, ThreadMixer
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+class Log:
+    """What was done, in order."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.made = 0
+
+    def note(self, text: str) -> Callable[[], None]:
+        return lambda: self.did.append(text)
+
+    def deliveries(self, count: int, error: BaseException | None = None) -> Generator[Delivery, None, None]:
+        try:
+            for number in range(count):
+                self.made += 1
+                yield Delivery(number, 0, number)
+            if error is not None:
+                raise error
+        finally:
+            self.did.append("closed")
+
+
+def start(log: Log, count: int, error: BaseException | None = None) -> ThreadMixer:
+    return ThreadMixer(log.deliveries(count, error), log.note("released"), log.note("hurried"))
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    patience = time.monotonic() + 5
+    while not condition() and time.monotonic() < patience:
+        time.sleep(0.001)
+    return condition()
+
+
+def received(mixer: Any) -> list[int]:
+    numbers = []
+    while (delivery := mixer.get()) is not None:
+        numbers.append(delivery.batch)
+    return numbers
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10])
+def test_all_deliveries_come_in_order_and_then_the_end(count: int) -> None:
+    log = Log()
+    mixer = start(log, count)
+    assert received(mixer) == list(range(count))
+    mixer.close()
+    assert log.did == ["closed", "released"]  # nobody is hurried at the end
+
+
+def test_the_thread_stays_a_few_batches_ahead() -> None:
+    log = Log()
+    mixer = start(log, 100)
+    assert wait_until(lambda: log.made == AHEAD)
+    mixer.get()
+    assert wait_until(lambda: log.made == AHEAD + 1)
+    assert log.made == AHEAD + 1
+    mixer.close()
+    assert log.made <= AHEAD + 2
+
+
+def test_closing_hurries_the_workers_then_releases_them_once() -> None:
+    log = Log()
+    mixer = start(log, 100)
+    mixer.get()
+    mixer.close()
+    mixer.close()
+    assert log.did[0] == "hurried"
+    assert log.did[-2:] == ["closed", "released"]
+    assert log.did.count("released") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), SystemExit(3), MemoryError()])
+def test_an_error_comes_after_the_batches_before_it(error: BaseException) -> None:
+    log = Log()
+    mixer = start(log, 3, error)
+    assert [mixer.get().batch for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
+    with pytest.raises(type(error)) as caught:
+        mixer.get()
+    assert caught.value is error
+    mixer.close()
+    assert log.did == ["closed", "released"]
+
+
+def test_a_pass_that_was_given_up_just_ends_for_who_waits() -> None:
+    mixer = start(Log(), 1, PassGivenUp())
+    assert received(mixer) == [0]
+    mixer.close()
+
+
+def test_an_error_while_releasing_is_told() -> None:
+    def fail() -> None:
+        raise OSError("cannot release")
+
+    mixer = ThreadMixer(Log().deliveries(1), fail, lambda: None)
+    assert mixer.get() is not None
+    with pytest.raises(OSError, match="cannot release"):
+        mixer.get()
+    mixer.close()
+
+
+def test_closing_from_another_thread_ends_the_wait() -> None:
+    gate = threading.Event()
+
+    def slow() -> Generator[Delivery, None, None]:
+        gate.wait()
+        yield from ()
+
+    mixer = ThreadMixer(slow(), lambda: None, gate.set)
+    threading.Timer(0.05, mixer.close).start()
+    assert mixer.get() is None
+
+
+def test_without_a_thread_a_batch_is_made_when_it_is_asked_for() -> None:
+    log = Log()
+    mixer = InlineMixer(log.deliveries(5), log.note("released"))
+    assert log.made == 0
+    mixer.get()
+    assert log.made == 1
+    mixer.close()
+    mixer.close()
+    assert log.did == ["closed", "released"]
