@@ -1,34 +1,54 @@
 """Batches out of chunks: rows are copied once, from the slabs into the batch.
 
-Rule 1: a batch is made of parts: consecutive rows of one chunk, and the places that they take in the batch.
-Rule 2: where all parts have one structure and nobody wants samples, no Python object is made per row.
+Rule 1: consecutive batches are put together as a group, one copy of all their rows into one buffer; each batch is a view of it,
+of its own rows only. What is paid per column and chunk is then paid once a group, not once a batch.
+Rule 2: where all chunks have one structure and nobody wants samples, no Python object is made per row.
 Rule 3: a hole shrinks its batch, or is filled by repeating another row of it; no other batch changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ShardMixError
-from ..format.columns import Column, IntArray, scatter_rows, slice_rows, take_rows
+from ..format.columns import IntArray, slice_rows, take_rows
+from .gather import Gathered, cut_batch, gather, take
 from .handoff import Chunk
 from .memory import BatchMemory
-from .samples import PICKLED, Source, attach_source, collate, unpack_batch, unpack_samples
+from .samples import PICKLED, Source, attach_source, collate, unpack_samples
 
+# A group is at most that large, unless a batch is: a batch that a user keeps keeps its group's memory.
+GROUP_BYTES = 1 << 20
 SOURCE_FIELDS = 4  # shard, record, lane, is_pad: what a worker says of a row
 
 
 class Part(NamedTuple):
-    """Rows start … stop-1 of a chunk, and where in the batch each of them goes."""
+    """Rows start … stop-1 of a chunk, and where in the group each of them goes."""
 
     chunk: Chunk
     worker: int
     start: int
     stop: int
-    positions: IntArray  # (stop - start,)
+    positions: IntArray  # (stop - start,) ascending
+
+
+class Group(NamedTuple):
+    """Consecutive batches: batch j is the rows bounds[j] … bounds[j+1]-1 of the group."""
+
+    parts: Sequence[Part]
+    bounds: Sequence[int]
+    due: Sequence[int]  # rows that each batch would have without holes
+    epoch: int
+    first_step: int
+
+
+def batches_of_group(chunks: Sequence[Chunk], num_batches: int) -> int:
+    """How many of the batches that some chunks span make a group."""
+    num_bytes = sum(column.values.nbytes for chunk in chunks for column in chunk.columns)
+    return max(1, num_batches * GROUP_BYTES // max(num_bytes, 1))
 
 
 class Assembler:
@@ -47,62 +67,95 @@ class Assembler:
         self._has_workers = has_workers  # else threads of this process answer, and no row is of a worker
         self._before: list[Part] = []  # of the batch before, where a batch of holes only may repeat it
 
-    def assemble(self, parts: Sequence[Part], num_holes: int, epoch: int, step: int) -> Any:
-        """The batch of some parts; `num_holes` rows that were due are missing from them."""
-        parts = [part for part in parts if part.stop > part.start]
-        num_own = num_rows = sum(part.stop - part.start for part in parts)
+    def assemble(self, group: Group) -> Iterator[tuple[Any, bool]]:
+        """The batches of a group, one after another; with each whether the next one is made already, but for its tensors."""
+        parts = [part for part in group.parts if part.stop > part.start]
+        columns = self._gather(parts) if parts and self._are_columns(parts) else None
+        for j, due in enumerate(group.due):
+            start, stop = group.bounds[j], group.bounds[j + 1]
+            if stop - start == due and columns is not None and not self._with_source and not self._fill_holes:
+                yield cut_batch(parts[0].chunk.structure, columns, start, stop), j + 1 < len(group.due)
+                continue
+            own = _cut_parts(parts, start, stop)
+            yield self._make(own, columns, start, stop, due, group.epoch, group.first_step + j), False
+
+    def _make(
+        self, parts: list[Part], columns: list[Gathered] | None, start: int, stop: int, due: int, epoch: int, step: int
+    ) -> Any:
+        """One batch that is more than its columns: with holes, its source, or samples."""
+        num_rows = num_own = stop - start
         if not parts:
-            parts = self._parts_before(num_holes, epoch, step)
+            parts = self._parts_before(due, epoch, step)
+            columns, start = self._gather(parts) if self._are_columns(parts) else None, 0
             num_rows = sum(part.stop - part.start for part in parts)
         elif self._fill_holes:
             self._before = [_own_part(part) for part in parts]
-        due = num_own + num_holes if self._fill_holes else num_rows
-        batch = self._make(parts, num_rows, due)
+        wanted = due if self._fill_holes else num_rows
+        rows = np.arange(wanted) % num_rows
+        if columns is None:
+            batch = self._collate(parts, num_rows, wanted)
+        elif wanted == num_rows:
+            batch = cut_batch(parts[0].chunk.structure, columns, start, start + num_rows)
+        else:
+            batch = cut_batch(parts[0].chunk.structure, take(columns, start + rows), 0, wanted)
         if self._with_source:
-            batch = attach_source(batch, self._source_of(parts, num_rows, due, num_own, epoch))
+            batch = attach_source(batch, self._source_of(parts, num_rows, rows, num_own, epoch))
         return batch
 
-    def _make(self, parts: Sequence[Part], num_rows: int, due: int) -> Any:
-        """The batch of the parts' rows, repeated until there are as many as are due."""
-        structure = parts[0].chunk.structure
-        alike = structure != PICKLED and all(part.chunk.structure == structure for part in parts)
-        if alike and self._collate_fn is None:
-            columns = self._scatter(parts)
-            rows = np.arange(due) % num_rows
-            return unpack_batch(structure, columns if due == num_rows else [take_rows(column, rows) for column in columns])
+    def _collate(self, parts: Sequence[Part], num_rows: int, wanted: int) -> Any:
+        """The batch of samples, repeated until there are as many as are wanted; repeated rows are samples of their own."""
         samples: list[Any] = []
-        while len(samples) < due:  # repeated rows are samples of their own
+        while len(samples) < wanted:
             samples += _samples_of(parts, num_rows)
-        return (self._collate_fn or collate)(samples[:due])
+        return (self._collate_fn or collate)(samples[:wanted])
 
-    def _scatter(self, parts: Sequence[Part]) -> list[Column]:
-        return scatter_rows(
-            [[slice_rows(column, part.start, part.stop) for column in part.chunk.columns] for part in parts],
+    def _are_columns(self, parts: Sequence[Part]) -> bool:
+        """Whether nobody needs the samples."""
+        structure = parts[0].chunk.structure
+        if self._collate_fn is not None or structure == PICKLED:
+            return False
+        return all(part.chunk.structure is structure or part.chunk.structure == structure for part in parts)
+
+    def _gather(self, parts: Sequence[Part]) -> list[Gathered]:
+        return gather(
+            parts[0].chunk.structure,
+            [part.chunk.columns for part in parts],
+            [(part.start, part.stop) for part in parts],
             [part.positions for part in parts],
             self._memory.allocate,
         )
 
-    def _parts_before(self, num_holes: int, epoch: int, step: int) -> list[Part]:
+    def _parts_before(self, due: int, epoch: int, step: int) -> list[Part]:
         """What a batch of holes only is made of: the batch before. Raises ShardMixError where there is none."""
         if self._before:
             return self._before
         raise ShardMixError(
-            f"epoch {epoch} step {step}: all {num_holes} records of the batch were skipped; "
+            f"epoch {epoch} step {step}: all {due} records of the batch were skipped; "
             'check the corpus, or let batches repeat rows with on_hole="fill"'
         )
 
-    def _source_of(self, parts: Sequence[Part], num_rows: int, due: int, num_own: int, epoch: int) -> Source:
-        """Where each row of the batch came from; `num_own` of them are its own, the others fill holes."""
+    def _source_of(self, parts: Sequence[Part], num_rows: int, order: IntArray, num_own: int, epoch: int) -> Source:
+        """Where the rows of a batch came from, in `order`; the first `num_own` are its own, the others fill holes."""
         rows = np.empty((num_rows, SOURCE_FIELDS), np.int64)
         worker = np.zeros(num_rows, np.int64)
         for part in parts:
             rows[part.positions] = part.chunk.source[part.start : part.stop]
             if self._has_workers:
                 worker[part.positions] = part.worker
-        order = np.arange(due)
-        rows, worker, is_fill = rows[order % num_rows], worker[order % num_rows], order >= num_own
+        rows, worker, is_fill = rows[order], worker[order], np.arange(len(order)) >= num_own
         shard, record, lane, is_pad = (np.ascontiguousarray(rows[:, field]) for field in range(SOURCE_FIELDS))
-        return Source.of(np.full(due, epoch), shard, record, lane, worker, is_pad.astype(np.bool_), is_fill)
+        return Source.of(np.full(len(order), epoch), shard, record, lane, worker, is_pad.astype(np.bool_), is_fill)
+
+
+def _cut_parts(parts: Sequence[Part], start: int, stop: int) -> list[Part]:
+    """The parts of one batch of a group, with positions in the batch."""
+    cut = []
+    for part in parts:
+        first, last = np.searchsorted(part.positions, (start, stop)).tolist()
+        if first < last:
+            positions = part.positions[first:last] - start
+            cut.append(part._replace(start=part.start + first, stop=part.start + last, positions=positions))
+    return cut
 
 
 def _own_part(part: Part) -> Part:

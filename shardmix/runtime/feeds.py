@@ -19,7 +19,7 @@ import numpy as np
 
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
-from .assemble import Assembler, Part
+from .assemble import Assembler, Group, Part, batches_of_group
 from .limits import Counts
 from .link import Link
 from .requests import ChunkSize, MapWork, Request, ShardWork, Work
@@ -32,6 +32,7 @@ class Delivery(NamedTuple):
     batch: Any
     epoch: int
     step: int  # of this batch in its epoch
+    has_more: bool = False  # the next batch is made already, but for its tensors
 
 
 class Steps(Protocol):
@@ -125,19 +126,24 @@ class ShardFeed:
         before = np.concatenate(([0], np.cumsum(is_there)))  # rows that are there before each row
         cuts = [np.searchsorted(numbers, rows.bounds).tolist() for numbers in delivered]
         places = [before[numbers] for numbers in delivered]
-        due, bases = np.diff(rows.bounds).tolist(), before[rows.bounds].tolist()
-        pads = np.add.reduceat(np.append(rows.is_pad, False), rows.bounds[:-1]).tolist() if rows.is_pad.any() else [0] * len(due)
-        for j, base in enumerate(bases[:-1]):
+        due, bounds = np.diff(rows.bounds).tolist(), before[rows.bounds].tolist()
+        pads = np.diff(np.concatenate(([0], np.cumsum(rows.is_pad)))[rows.bounds]).tolist()
+        size = batches_of_group(chunks, len(due))
+        for j in range(0, len(due), size):
+            end = min(j + size, len(due))
             parts = []
             for worker, chunk in enumerate(chunks):
-                first, stop = cuts[worker][j], cuts[worker][j + 1]
-                parts.append(Part(chunk, worker, first, stop, places[worker][first:stop] - base))
-            num_rows, step = bases[j + 1] - base, asked.first_step + j
-            batch = self._assembler.assemble(parts, due[j] - num_rows, asked.epoch, step)
-            self._counts.rows += num_rows
-            self._counts.holes += due[j] - num_rows
-            self._counts.pads += pads[j]
-            yield Delivery(batch, asked.epoch, step)
+                first, stop = cuts[worker][j], cuts[worker][end]
+                parts.append(Part(chunk, worker, first, stop, places[worker][first:stop] - bounds[j]))
+            step = asked.first_step + j
+            group = Group(parts, [bound - bounds[j] for bound in bounds[j : end + 1]], due[j:end], asked.epoch, step)
+            for batch, has_more in self._assembler.assemble(group):
+                num_rows = bounds[j + 1] - bounds[j]
+                self._counts.rows += num_rows
+                self._counts.holes += due[j] - num_rows
+                self._counts.pads += pads[j]
+                yield Delivery(batch, asked.epoch, step, has_more)
+                j, step = j + 1, step + 1
 
 
 class Round(NamedTuple):
@@ -188,17 +194,15 @@ class MapFeed:
         place = np.empty(len(in_turn), np.int64)
         place[in_turn] = np.arange(len(in_turn))
         starts = np.concatenate(([0], np.cumsum(counts)))
-        end = 0
-        for j, size in enumerate(batch_round.sizes):
-            begin, end = end, end + size
-            if j < batch_round.skip:
-                continue
-            parts = []
-            for worker in range(len(counts)):
-                places = place[starts[worker] : starts[worker + 1]]
-                first, stop = np.searchsorted(places, (begin, end)).tolist()
-                parts.append(Part(chunks[worker], worker, first, stop, places[first:stop] - begin))
-            step = batch_round.first_step + j
-            batch = self._assembler.assemble(parts, 0, batch_round.epoch, step)
+        bounds = np.concatenate(([0], np.cumsum(batch_round.sizes))).tolist()[batch_round.skip :]
+        parts = []
+        for worker in range(len(counts)):
+            places = place[starts[worker] : starts[worker + 1]]
+            first = int(np.searchsorted(places, bounds[0]))
+            parts.append(Part(chunks[worker], worker, first, len(places), places[first:] - bounds[0]))
+        sizes, step = batch_round.sizes[batch_round.skip :], batch_round.first_step + batch_round.skip
+        group = Group(parts, [bound - bounds[0] for bound in bounds], sizes, batch_round.epoch, step)
+        for size, (batch, has_more) in zip(sizes, self._assembler.assemble(group), strict=True):
             self._counts.rows += size
-            yield Delivery(batch, batch_round.epoch, step)
+            yield Delivery(batch, batch_round.epoch, step, has_more)
+            step += 1

@@ -302,3 +302,6 @@ SHOWN = {
     "ragged": Shown(_show_ragged, _ragged_rows_of),
     "object": Shown(_objects_of, _objects_of),
 }
+
+DENSE = frozenset(kind for kind, shown in SHOWN.items() if shown.batch is _tensor_of)  # a tensor over the column's array
+LISTED = frozenset(("bytes", "str"))  # one object a row, in a batch as in a sample

@@ -1,7 +1,8 @@
 """A pass over the data: the mixer works ahead in a thread, the user takes batches.
 
 Rule 1: the thread knows nothing of the iterator that the user holds, so that dropping it ends the pass.
-Rule 2: the thread stays at most AHEAD batches ahead of the user. What was mixed and not taken was not delivered.
+Rule 2: the thread stays at most AHEAD batches ahead of the user, or so many groups of small ones (assemble.py), which are handed
+over together: a change of threads costs more than a small batch. What was mixed and not taken was not delivered.
 Rule 3: an exception ends the pass where its batch was due; StopIteration stays.
 
 Data sets other than ShardDataset have no thread at num_workers=0: as with torch, each batch is made when it is asked for, so that
@@ -13,14 +14,14 @@ from __future__ import annotations
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, Self
 
 from .feeds import Delivery
 from .limits import UserClock
 from .link import PassGivenUp
 
-AHEAD = 2  # batches
+AHEAD = 2  # batches, or groups of small ones
 
 Deliveries = Generator[Delivery, None, None]
 
@@ -68,7 +69,8 @@ class ThreadMixer:
 
     def __init__(self, deliveries: Deliveries, release: Callable[[], None], hurry: Callable[[], None]) -> None:
         self._deliveries, self._release, self._hurry = deliveries, release, hurry
-        self._made: queue.SimpleQueue[Delivery | _End] = queue.SimpleQueue()
+        self._made: queue.SimpleQueue[list[Delivery] | _End] = queue.SimpleQueue()
+        self._taken: Iterator[Delivery] = iter(())  # what the user's thread has of the last group
         self._room = threading.Semaphore(AHEAD)
         self._ending = threading.RLock()  # whoever hurries workers must not meet those that serve another pass already
         self._is_closed = self._is_released = False
@@ -76,13 +78,15 @@ class ThreadMixer:
         self._thread.start()
 
     def get(self) -> Delivery | None:
-        item = self._made.get()
-        if isinstance(item, _End):
-            if item.error is not None:
-                raise item.error
-            return None
-        self._room.release()
-        return item
+        while (delivery := next(self._taken, None)) is None:
+            item = self._made.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return None
+            self._room.release()
+            self._taken = iter(item)
+        return delivery
 
     def close(self) -> None:
         with self._ending:
@@ -111,13 +115,18 @@ class ThreadMixer:
         self._made.put(_End(error))
 
     def _step(self) -> bool:
-        """Make one batch as soon as there is room for it; False at the end."""
+        """Make one batch, or a group, as soon as there is room for it; False at the end."""
         self._room.acquire()
-        delivery = None if self._is_closed else next(self._deliveries, None)
-        if delivery is None:
+        made: list[Delivery] = []
+        try:
+            while not self._is_closed and (delivery := next(self._deliveries, None)) is not None:
+                made.append(delivery)
+                if not delivery.has_more:
+                    return True
             return False
-        self._made.put(delivery)
-        return True
+        finally:
+            if made:
+                self._made.put(made)
 
 
 class MixIterator:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .assemble import Assembler, Part
+from .assemble import Assembler, Group, Part
 from .feeds import Delivery
 from .handoff import Chunk
 from .limits import Counts
@@ -171,7 +171,9 @@ class PulledFeed:
                     return
             else:
                 self._counts.rows += len(picks)
-                yield Delivery(self._assembler.assemble(self._parts(picks), 0, self._epoch, step), self._epoch, step)
+                group = Group(self._parts(picks), [0, len(picks)], [len(picks)], self._epoch, step)
+                for batch, _ in self._assembler.assemble(group):
+                    yield Delivery(batch, self._epoch, step)
             step += 1
 
     def _parts(self, picks: list[int]) -> list[Part]:

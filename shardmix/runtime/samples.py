@@ -120,14 +120,14 @@ def unpack_batch(structure: Structure, columns: Sequence[Column]) -> Any:
     shown = [SHOWN[kind].batch(column) for kind, column in zip(structure.kinds, columns, strict=True)]
     if structure == PICKLED:
         return collate(shown[0])
-    return _batch_of(structure.layout, shown)
+    return batch_of(structure.layout, shown)
 
 
-def _batch_of(layout: Any, shown: Sequence[Any]) -> Any:
+def batch_of(layout: Any, shown: Sequence[Any]) -> Any:
     """Containers of columns, of the types that torch's default_collate gives."""
     if not isinstance(layout, Container):
         return shown[layout]
-    children = [_batch_of(child, shown) for child in layout.children]
+    children = [batch_of(child, shown) for child in layout.children]
     if layout.keys is not None:
         return layout.type(zip(layout.keys, children, strict=True))
     for place, child in enumerate(layout.children):

@@ -1,0 +1,76 @@
+"""The columns of a group of batches, gathered from chunks, and the batches that are cut out of them.
+
+Rule 1: numbers and ragged values are copied once, into memory of the group; bytes and texts become the objects that a batch holds
+straight from the slab.
+Rule 2: a batch cut out of a group is what `unpack_batch` makes of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..format.columns import Allocate, Column, IntArray, scatter_rows, slice_rows, take_rows
+from .leaves import DENSE, LISTED, SHOWN
+from .samples import Container, Structure, batch_of
+
+Gathered = Column | list[Any]
+
+
+def gather(
+    structure: Structure,
+    parts: Sequence[Sequence[Column]],
+    bounds: Sequence[tuple[int, int]],
+    positions: Sequence[IntArray],
+    allocate: Allocate,
+) -> list[Gathered]:
+    """Row bounds[j][0] + i of parts[j] becomes row positions[j][i] of every column; see `scatter_rows`."""
+    listed = [kind in LISTED for kind in structure.kinds]
+    scattered = iter(
+        scatter_rows(
+            [[column for column, is_listed in zip(part, listed, strict=True) if not is_listed] for part in parts],
+            positions,
+            allocate,
+            bounds,
+        )
+    )
+    return [
+        _list_rows(structure.kinds[c], [part[c] for part in parts], bounds, positions) if is_listed else next(scattered)
+        for c, is_listed in enumerate(listed)
+    ]
+
+
+def _list_rows(
+    kind: str, parts: Sequence[Column], bounds: Sequence[tuple[int, int]], positions: Sequence[IntArray]
+) -> list[Any]:
+    """One object a row."""
+    rows: list[Any] = [None] * sum(map(len, positions))
+    for column, (start, stop), places in zip(parts, bounds, positions, strict=True):
+        for place, value in zip(places.tolist(), SHOWN[kind].rows(slice_rows(column, start, stop)), strict=True):
+            rows[place] = value
+    return rows
+
+
+def take(columns: Sequence[Gathered], rows: IntArray) -> list[Gathered]:
+    """Some rows, as copies; a row may be named more than once."""
+    numbers = rows.tolist()
+    return [[column[row] for row in numbers] if isinstance(column, list) else take_rows(column, rows) for column in columns]
+
+
+def cut_batch(structure: Structure, columns: Sequence[Gathered], start: int, stop: int) -> Any:
+    """The batch of the rows start … stop-1, over the group's memory."""
+    shown = [_show(kind, column, start, stop) for kind, column in zip(structure.kinds, columns, strict=True)]
+    layout = structure.layout
+    if type(layout) is Container and layout.type is dict and layout.children == tuple(range(len(shown))):
+        return dict(zip(layout.keys or (), shown, strict=True))
+    return batch_of(layout, shown)
+
+
+def _show(kind: str, column: Gathered, start: int, stop: int) -> Any:
+    if isinstance(column, list):
+        return column[start:stop]
+    if kind in DENSE:
+        return torch.from_numpy(column.values[start:stop])
+    return SHOWN[kind].batch(slice_rows(column, start, stop))
