@@ -2,8 +2,8 @@
 
 Rule 1: a buffer comes back when nobody looks at it any more, neither as an array nor through a memoryview of a record: so what a
 user's parser keeps stays whole.
-Rule 2: sizes are rounded up to an eighth of a power of two, so that buffers of similar size serve one another.
-Rule 3: no more free bytes are kept than `limit`; the rest goes back to the system.
+Rule 2: the smallest free buffer that is large enough serves, unless it is more than twice as large.
+Rule 3: no more free bytes are kept than `limit`; what has been free for longest goes back to the system.
 
 Measured: fresh pages cost 100 ms for 154 MB, used ones 17 ms (docs/performance.md).
 """
@@ -24,29 +24,35 @@ class BufferPool:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._free: dict[int, list[Bytes]] = {}  # size class → memory that nobody looks at
+        self._free: list[Bytes] = []  # that nobody looks at, the one that came back last at the end
         self.free_bytes = 0
 
     def take(self, num_bytes: int) -> Bytes:
         """A buffer of `num_bytes` bytes, uint8, of any content."""
         if num_bytes < _SMALLEST_BYTES:
             return np.empty(num_bytes, np.uint8)
-        size = round_up(num_bytes)
-        free = self._free.get(size)
-        if free:
-            memory = free.pop()
-            self.free_bytes -= size
-        else:
-            memory = np.empty(size, np.uint8)
+        memory = self._find(num_bytes)
+        if memory is None:
+            memory = np.empty(round_up(num_bytes), np.uint8)
         # numpy traces views of a buffer to the array over its memoryview, no further: that array dies with the last of them
         buffer: Bytes = np.frombuffer(memory.data[:num_bytes], np.uint8)
         weakref.finalize(buffer, self._give_back, memory).atexit = False
         return buffer
 
+    def _find(self, num_bytes: int) -> Bytes | None:
+        """The best of the free buffers, taken out; None where none serves."""
+        sizes = [(memory.size, number) for number, memory in enumerate(self._free) if num_bytes <= memory.size <= 2 * num_bytes]
+        if not sizes:
+            return None
+        size, number = min(sizes)
+        self.free_bytes -= size
+        return self._free.pop(number)
+
     def _give_back(self, memory: Bytes) -> None:
-        if self.free_bytes + memory.size <= self._limit:
-            self._free.setdefault(memory.size, []).append(memory)
-            self.free_bytes += memory.size
+        self._free.append(memory)
+        self.free_bytes += memory.size
+        while self.free_bytes > self._limit:
+            self.free_bytes -= self._free.pop(0).size
 
     def clear(self) -> None:
         """Give all free memory to the system, and keep none from here on."""
