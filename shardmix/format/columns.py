@@ -53,12 +53,6 @@ def count_rows(column: Column) -> int:
     return len(column.lengths[0]) if column.lengths else len(column.values)
 
 
-def empty_column(spec: ColumnSpec) -> Column:
-    """A column of no rows."""
-    lengths = tuple(np.empty(0, np.int64) for _ in range(spec.levels))
-    return Column(spec, np.empty((0, *spec.item_shape), spec.dtype), lengths)
-
-
 def slice_rows(column: Column, start: int, stop: int) -> Column:
     """Rows start … stop-1 of a column, as views. Bounds are those of a Python slice with 0 <= start <= stop."""
     if not column.lengths:

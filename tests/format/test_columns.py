@@ -13,7 +13,6 @@ from shardmix.format.columns import (
     Column,
     ColumnSpec,
     count_rows,
-    empty_column,
     scatter_rows,
     slice_rows,
     take_rows,
@@ -97,7 +96,7 @@ class TestEqualsPlainLists:
         assert to_lists(whole) == rows
 
     def test_no_rows(self, spec: ColumnSpec) -> None:
-        empty = empty_column(spec)
+        empty = to_column(spec, [])
         assert count_rows(empty) == 0
         assert to_lists(take_rows(empty, np.empty(0, np.int64))) == []
         (whole,) = scatter_rows([[empty]], [np.empty(0, np.int64)])
