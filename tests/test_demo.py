@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
