@@ -45,3 +45,17 @@ def decode_examples(
     outputs: tuple[NDArray[np.generic], ...],
     /,
 ) -> int: ...
+def decode_dense(
+    buffers: tuple[Bytes, ...],
+    buffer: IntArray,
+    start: IntArray,
+    length: IntArray,
+    names: bytes,
+    fields: IntArray,
+    is_sequence: bool,
+    places: NDArray[np.uint32],
+    counts: IntArray,
+    codes: IntArray,
+    outputs: tuple[NDArray[np.generic], ...],
+    /,
+) -> int: ...

@@ -4,6 +4,7 @@
     the Python twin    decodes the odd rows, or raises for the first of them that it cannot decode
     allocate           once, now that every size is known
     decode_examples    fill the arrays
+    decode_dense       both at once, where every column is dense
     fill_rows          put in the odd rows, and the default values of what is missing
 
 Rule 1: C decodes what is written the usual way and is what the schema declares; so an error, and its text, is always the Python
@@ -63,18 +64,27 @@ def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate = all
     codes = np.empty(rows, np.int64)
     spans = as_ints(block.buffer), as_ints(block.start), as_ints(block.length)
     call = (block.buffers, *spans, plan.names, plan.fields, schema.is_sequence, places, counts, codes)
+    if not plan.num_levels:  # every size is known: one call, while the payloads are in the cache
+        columns = _allocate_columns(plan, counts, allocate)
+        _check(_core.decode_dense(*call, tuple(column.values for column in columns)))
+        for fill in (*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)):
+            _fill_rows(fill, counts, columns[fill.field])
+        return columns
     _core.count_values(*call)
     fills = [*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)]
     for fill in fills:
         _set_counts(fill, counts[plan.first_level[fill.field] :])
     columns = _allocate_columns(plan, counts, allocate)
     arrays = tuple(array for column in columns for array in (*column.lengths, column.values))
-    changed = _core.decode_examples(*call, arrays)
-    if changed >= 0:
-        raise RuntimeError(f"decode_examples: row {changed} was changed while it was decoded; its buffer was reused too early")
+    _check(_core.decode_examples(*call, arrays))
     for fill in fills:
         _fill_rows(fill, counts[plan.first_level[fill.field] :], columns[fill.field])
     return columns
+
+
+def _check(changed: int) -> None:
+    if changed >= 0:
+        raise RuntimeError(f"decode_examples: row {changed} was changed while it was decoded; its buffer was reused too early")
 
 
 _last_plan: _Plan | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..format.columns import Allocate, Column, IntArray, scatter_rows, slice_rows, take_rows
@@ -48,7 +49,12 @@ def _list_rows(
     """One object a row."""
     rows: list[Any] = [None] * sum(map(len, positions))
     for column, (start, stop), places in zip(parts, bounds, positions, strict=True):
-        for place, value in zip(places.tolist(), SHOWN[kind].rows(slice_rows(column, start, stop)), strict=True):
+        values = SHOWN[kind].rows(slice_rows(column, start, stop))
+        step = int(places[1] - places[0]) if len(places) > 1 else 1
+        if step > 0 and (np.diff(places) == step).all():  # as where every worker has as many rows of each batch
+            rows[int(places[0]) : int(places[-1]) + 1 : step] = values
+            continue
+        for place, value in zip(places.tolist(), values, strict=True):
             rows[place] = value
     return rows
 

@@ -7,8 +7,6 @@
 
 #include "feature.h"
 
-#define ROWS_AT_ONCE 64
-
 typedef struct {
     const schema *wanted;
     const payload *payloads;
@@ -147,7 +145,7 @@ static int64_t decode_rows(const decoder *at, int number, int64_t first, int64_t
 {
     const field *f = &at->wanted->fields[number];
     const place *places = at->places + number;
-    const int64_t *counts = at->counts + f->first_level * at->count;
+    const int64_t *counts = f->num_levels ? at->counts + f->first_level * at->count : NULL;
     const int64_t item = item_bytes(f);
 
     for (int64_t row = first; row < stop; row++) {
@@ -175,17 +173,23 @@ static int64_t decode_rows(const decoder *at, int number, int64_t first, int64_t
     return -1;
 }
 
+int64_t decode_some(const schema *wanted, const payload *payloads, int64_t count, const place *places,
+                    const int64_t *counts, const int64_t *codes, column *columns, int64_t first, int64_t stop)
+{
+    const decoder at = {wanted, payloads, count, places, counts, codes};
+    int64_t changed = -1;
+    for (int number = 0; number < wanted->num_fields && changed < 0; number++)
+        changed = decode_rows(&at, number, first, stop, &columns[number]);
+    return changed;
+}
+
 int64_t decode_values(const schema *wanted, const payload *payloads, int64_t count, const place *places,
                       const int64_t *counts, const int64_t *codes, column *columns)
 {
-    const decoder at = {wanted, payloads, count, places, counts, codes};
-    for (int64_t first = 0; first < count; first += ROWS_AT_ONCE) {
+    int64_t changed = -1;
+    for (int64_t first = 0; first < count && changed < 0; first += ROWS_AT_ONCE) {
         int64_t stop = count - first < ROWS_AT_ONCE ? count : first + ROWS_AT_ONCE;
-        for (int number = 0; number < wanted->num_fields; number++) {
-            int64_t changed = decode_rows(&at, number, first, stop, &columns[number]);
-            if (changed >= 0)
-                return changed;
-        }
+        changed = decode_some(wanted, payloads, count, places, counts, codes, columns, first, stop);
     }
-    return -1;
+    return changed;
 }

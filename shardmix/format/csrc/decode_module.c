@@ -2,6 +2,7 @@
  *
  *     count_values(buffers, buffer, start, length, names, fields, is_sequence, places, counts, codes)
  *     decode_examples(…the same…, outputs) -> the first row that was changed between the passes, or -1
+ *     decode_dense(…the same…, outputs) -> as decode_examples; both passes in one call, for fields without levels
  *
  * buffers  tuple of bytes-like; buffer, start, length  int64 (rows,): where the payloads are, as in RecordBlock
  * names    the names of the fields, end to end; fields  int64 (fields, FIELD_NUMBERS), see take_field
@@ -230,20 +231,36 @@ static int take_columns(call *at, PyObject *outputs)
     return 0;
 }
 
-PyObject *py_decode_examples(PyObject *module, PyObject *args)
+static PyObject *decode_outputs(PyObject *args, int is_dense)
 {
-    (void)module;
     call at = {0};
     PyObject *outputs;
     int64_t changed = -1;
     int status = take_call(&at, args, &outputs);
     if (status == 0)
-        status = take_columns(&at, outputs);
+        status = is_dense && at.wanted.num_levels ? refuse("a field with levels is not dense") : take_columns(&at, outputs);
     if (status == 0) {
         Py_BEGIN_ALLOW_THREADS
-        changed = decode_values(&at.wanted, at.payloads, at.count, at.places, at.counts, at.codes, at.columns);
+        if (is_dense)
+            changed = decode_dense_values(&at.wanted, at.payloads, at.count, at.places, at.codes, at.columns);
+        else
+            changed = decode_values(&at.wanted, at.payloads, at.count, at.places, at.counts, at.codes, at.columns);
         Py_END_ALLOW_THREADS
     }
     drop_call(&at);
+    if (changed == NO_MEMORY)
+        return PyErr_NoMemory();
     return status < 0 ? NULL : PyLong_FromLongLong(changed);
+}
+
+PyObject *py_decode_examples(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return decode_outputs(args, 0);
+}
+
+PyObject *py_decode_dense(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return decode_outputs(args, 1);
 }

@@ -7,5 +7,6 @@
 
 PyObject *py_count_values(PyObject *module, PyObject *args);
 PyObject *py_decode_examples(PyObject *module, PyObject *args);
+PyObject *py_decode_dense(PyObject *module, PyObject *args);
 
 #endif

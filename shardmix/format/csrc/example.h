@@ -40,6 +40,9 @@ typedef struct {
     uint32_t bytes;
 } place;
 
+#define ROWS_AT_ONCE 64       /* of a column, before the next column's turn */
+#define NO_MEMORY (-2)
+
 #define MISSING_START 0xffffffffu /* the field is missing, and has a default value, which the caller fills in */
 
 typedef struct {
@@ -84,5 +87,14 @@ static inline int64_t count_entries(const int64_t *counts, int64_t rows, int lev
  * the caller to fill. Returns -1, or the first row that is not as it was found. */
 int64_t decode_values(const schema *wanted, const payload *payloads, int64_t count, const place *places,
                       const int64_t *counts, const int64_t *codes, column *columns);
+
+/* Some rows of pass 2. */
+int64_t decode_some(const schema *wanted, const payload *payloads, int64_t count, const place *places,
+                    const int64_t *counts, const int64_t *codes, column *columns, int64_t first, int64_t stop);
+
+/* Both passes in turn, for fields without levels: what each row takes is known, and the payloads stay in the cache between the
+ * passes. As decode_values, or NO_MEMORY. */
+int64_t decode_dense_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *codes,
+                            column *columns);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct {
     const schema *wanted;
     name_table names;
     key_order context, lists;
+    int has_names;
     int64_t *seen; /* [field]: the last row that has it */
     int64_t count;
     int64_t *counts;
@@ -250,29 +251,60 @@ static int locate_row(locator *at, const payload *source)
     return 0;
 }
 
+static void locate_rows(locator *at, const payload *payloads, place *places, int64_t *codes, int64_t first, int64_t stop)
+{
+    for (at->row = first; at->row < stop; at->row++) {
+        at->payload = payloads[at->row].data;
+        at->places = places + at->row * at->wanted->num_fields;
+        int is_odd = payloads[at->row].bytes > MAX_PAYLOAD || locate_row(at, &payloads[at->row]) < 0;
+        codes[at->row] = is_odd ? ROW_ODD : ROW_USUAL;
+    }
+}
+
+/* 0, or -1 when there is no memory; drop_locator either way. */
+static int make_locator(locator *at)
+{
+    at->context.guesses = malloc(MAX_GUESSES * sizeof(guess));
+    at->lists.guesses = malloc(MAX_GUESSES * sizeof(guess));
+    at->seen = malloc(((size_t)at->wanted->num_fields + 1) * sizeof(int64_t));
+    if (!at->context.guesses || !at->lists.guesses || !at->seen || build_names(&at->names, at->wanted) < 0)
+        return -1;
+    for (int number = 0; number < at->wanted->num_fields; number++)
+        at->seen[number] = -1;
+    at->has_names = 1;
+    return 0;
+}
+
+static void drop_locator(locator *at)
+{
+    if (at->has_names)
+        drop_names(&at->names);
+    free(at->context.guesses);
+    free(at->lists.guesses);
+    free(at->seen);
+}
+
 int locate_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *counts,
                   int64_t *codes)
 {
     locator at = {.wanted = wanted, .count = count, .counts = counts};
-    int status = -1;
-
-    at.context.guesses = malloc(MAX_GUESSES * sizeof(guess));
-    at.lists.guesses = malloc(MAX_GUESSES * sizeof(guess));
-    at.seen = malloc(((size_t)wanted->num_fields + 1) * sizeof(int64_t));
-    if (at.context.guesses && at.lists.guesses && at.seen && build_names(&at.names, wanted) == 0) {
-        for (int number = 0; number < wanted->num_fields; number++)
-            at.seen[number] = -1;
-        for (at.row = 0; at.row < count; at.row++) {
-            at.payload = payloads[at.row].data;
-            at.places = places + at.row * wanted->num_fields;
-            int is_odd = payloads[at.row].bytes > MAX_PAYLOAD || locate_row(&at, &payloads[at.row]) < 0;
-            codes[at.row] = is_odd ? ROW_ODD : ROW_USUAL;
-        }
-        status = 0;
-        drop_names(&at.names);
-    }
-    free(at.context.guesses);
-    free(at.lists.guesses);
-    free(at.seen);
+    int status = make_locator(&at);
+    if (status == 0)
+        locate_rows(&at, payloads, places, codes, 0, count);
+    drop_locator(&at);
     return status;
+}
+
+int64_t decode_dense_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *codes,
+                            column *columns)
+{
+    locator at = {.wanted = wanted, .count = count};
+    int64_t changed = make_locator(&at) < 0 ? NO_MEMORY : -1;
+    for (int64_t first = 0; first < count && changed == -1; first += ROWS_AT_ONCE) {
+        int64_t stop = count - first < ROWS_AT_ONCE ? count : first + ROWS_AT_ONCE;
+        locate_rows(&at, payloads, places, codes, first, stop);
+        changed = decode_some(wanted, payloads, count, places, NULL, codes, columns, first, stop);
+    }
+    drop_locator(&at);
+    return changed;
 }

@@ -154,6 +154,7 @@ static PyMethodDef functions[] = {
     {"place_rows", py_place_rows, METH_VARARGS, "place_rows(sources, positions, outs, num_rows) -> bool; see csrc/rows.c"},
     {"count_values", py_count_values, METH_VARARGS, "Pass 1 of decoding; see csrc/decode_module.c"},
     {"decode_examples", py_decode_examples, METH_VARARGS, "Pass 2 of decoding; see csrc/decode_module.c"},
+    {"decode_dense", py_decode_dense, METH_VARARGS, "Both passes, where every column is dense; see csrc/decode_module.c"},
     {NULL, NULL, 0, NULL},
 };
 
