@@ -72,6 +72,11 @@ class IndexFile:
         if mismatch is not None:
             raise IndexFileError(mismatch)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether all of it was checked."""
+        return bool(self._sound_pages.all())
+
     def check_records(self, shard: int, first: int, stop: int) -> None:
         """Raise IndexFileError unless what is kept of these records, and of those before in their stride, is sound."""
         start, end = self.table.delta_span(shard, first // STRIDE * STRIDE, stop)

@@ -24,9 +24,11 @@ from ..errors import CorruptShardError, describe_place
 from .framing import FRAME_BYTES
 from .inflate import MAX_RATIO
 from .records import Bytes, IntArray
+from .spans import expand_spans, starts_of
 from .storage import COMPRESSIONS
 
 STRIDE = 1024  # records from one kept frame offset to the next
+_NONE: IntArray = np.empty(0, np.int64)
 UNKNOWN_SIZE = -1  # size of a shard with no file behind it
 _MOST_BYTES = 1 << 52  # a shard may be said to have
 _WIDTHS = (0, 1, 2, 4, 8)  # bytes a delta may take
@@ -112,6 +114,34 @@ class IndexTable:
         passed = first - stride * STRIDE
         offset = int(self.columns.checkpoints[self.checkpoint_ends[shard] + stride - 1]) if stride else 0
         return offset + int(lengths[:passed].sum()) + passed * FRAME_BYTES, lengths[passed:]
+
+    def spans_of(self, shards: IntArray, first: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
+        """`spans` of many runs of records: where each begins, and the payload lengths of all, end to end."""
+        width = self.columns.widths[shards]
+        if not len(shards) or (width != width[0]).any():
+            each = [self.spans(*run) for run in zip(shards.tolist(), first.tolist(), stop.tolist(), strict=True)]
+            return np.array([offset for offset, _ in each], np.int64), np.concatenate([_NONE, *(lengths for _, lengths in each)])
+        base, count = self.columns.bases[shards], stop - first
+        if width[0] == 0:
+            return first * (base + FRAME_BYTES), np.repeat(base, count)
+        stride, passed = first // STRIDE, first % STRIDE
+        begin = self.delta_ends[shards] // width[0] + first
+        deltas = self._deltas_of_width(int(width[0]))
+        known = [deltas[start:end] for start, end in zip((begin - passed).tolist(), (begin + count).tolist(), strict=True)]
+        lengths = np.concatenate(known).astype(np.int64)
+        lengths += np.repeat(base, passed + count)
+        ends = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        start = starts_of(passed + count)
+        offset = ends[start + passed] - ends[start] + passed * FRAME_BYTES
+        later = stride > 0
+        offset[later] += self.columns.checkpoints[self.checkpoint_ends[shards[later]] + stride[later] - 1]
+        return offset, lengths[expand_spans(start + passed, count)]
+
+    def _deltas_of_width(self, width: int) -> NDArray[np.generic]:
+        """The column of deltas as numbers of so many bytes."""
+        deltas = self.columns.deltas
+        return deltas[: len(deltas) // width * width].view(f"<u{width}")
 
     def members(self, shard: int) -> tuple[tuple[int, int], ...]:
         """(compressed offset, inflated offset) where gzip members begin."""

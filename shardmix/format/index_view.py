@@ -99,6 +99,14 @@ class Index:
                 raise StaleIndexError(f"{error}; remove this file, and the index is built anew", path=self._file.path) from None
         return self._table.spans(shard, first, stop)
 
+    def spans_of(self, shards: IntArray, first: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
+        """`spans` of many runs of records at once: where each begins, and the payload lengths of all, end to end."""
+        wrong = np.flatnonzero((first < 0) | (first > stop) | (stop > self.counts[shards]))
+        if len(wrong) or not (self._file is None or self._file.is_sound):
+            for run in zip(shards.tolist(), first.tolist(), stop.tolist(), strict=True):
+                self.spans(*run)  # which has the texts, and checks what was not looked at yet
+        return self._table.spans_of(shards, first, stop)
+
     def check(self, shard: int) -> None:
         """Raise StaleIndexError when the file on disk is no longer the one that was indexed (size, mtime).
 

@@ -20,7 +20,7 @@ from ..format.records import Bytes, IntArray, RecordBlock
 from ..order.plan import EpochPlan, Plan, Reads
 from ..order.schedule import BatchRows
 from .held import BLOCK, LENGTH, NUM_FIELDS, RECORD, SHARD, START, HeldRecords, Released
-from .reads import Piece, RecordReader, RecordsRead, TrackFile
+from .reads import Pieces, RecordReader, RecordsRead, TrackFile
 
 
 class Fetched(NamedTuple):
@@ -151,8 +151,7 @@ class RowReader:
         """Read records, and hold them."""
         number = np.array([lane.number for lane in lanes])
         track = number[wanted.owner] * cycle_length + wanted.slot
-        pieces = map(Piece, track.tolist(), wanted.shard.tolist(), wanted.first.tolist(), wanted.stop.tolist())
-        read = self._reader.read(self._tracks, list(pieces))
+        read = self._reader.read(self._tracks, Pieces(track, wanted.shard, wanted.first, wanted.stop))
         self._held.add(number[wanted.owner_of_record], wanted.arrival, read)
 
     def _tracks_of(self, order: EpochPlan, lane: _Lane) -> list[TrackFile]:
@@ -163,7 +162,7 @@ class RowReader:
         shard, number = order.locate(np.array([lane]), np.array([position]))
         track = TrackFile(self._reader.index)
         try:
-            return self._reader.read([track], [Piece(0, int(shard[0]), int(number[0]), int(number[0]) + 1)])
+            return self._reader.read([track], Pieces(np.zeros(1, np.int64), shard, number, number + 1))
         finally:
             track.close()
 

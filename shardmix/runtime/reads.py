@@ -22,7 +22,7 @@ from ..format import backend
 from ..format.framing import FRAME_BYTES, HEADER_BYTES, Damage, describe_damage, frame_error
 from ..format.index import Index
 from ..format.records import Bytes, IntArray
-from ..format.spans import starts_of
+from ..format.spans import expand_spans, starts_of
 from ..format.storage import ShardFile, open_shard
 from ..order.split import Split
 from .buffers import BufferPool
@@ -84,25 +84,25 @@ class TrackFile:
             file.close()
 
 
-class Piece(NamedTuple):
-    """Records that follow each other in a track: numbers first … stop-1 of those of the shard that are in the set."""
+class Pieces(NamedTuple):
+    """Runs of records: numbers first … stop-1 of those of the shard that are in the set. All int64 (runs,)."""
 
-    track: int  # which of the tracks
-    shard: int
-    first: int
-    stop: int
+    track: IntArray  # which of the tracks
+    shard: IntArray
+    first: IntArray
+    stop: IntArray
 
 
-class _Run(NamedTuple):
-    """Records that are read at once."""
+class _Runs(NamedTuple):
+    """Runs that are read at once."""
 
-    track: int
-    shard: int
-    offset: int  # byte of the shard at which the first frame begins
-    num_bytes: int
-    record: IntArray  # (rows,)
-    length: IntArray  # (rows,)
-    stride: IntArray  # (rows,) bytes from the beginning of a frame to that of the next that is wanted
+    track: IntArray  # (runs,)
+    shard: IntArray  # (runs,)
+    offset: IntArray  # (runs,) byte of the shard at which the first frame begins
+    num_records: IntArray  # (runs,)
+    record: IntArray  # (records,)
+    length: IntArray  # (records,)
+    stride: IntArray  # (records,) bytes from the beginning of a frame to that of the next that is wanted
 
 
 @dataclass(frozen=True)
@@ -114,36 +114,40 @@ class RecordReader:
     verify: str
     pool: BufferPool
 
-    def read(self, tracks: Sequence[TrackFile], pieces: Sequence[Piece]) -> RecordsRead:
+    def read(self, tracks: Sequence[TrackFile], pieces: Pieces) -> RecordsRead:
         """Read pieces of tracks, those of a track in its order.
 
         Raises StaleIndexError where the bytes are not those of the index, OSError where they cannot be read.
         """
-        runs = [run for piece in pieces for run in self._locate(piece)]
-        buffer = self.pool.take(sum(run.num_bytes for run in runs))
-        start = starts_of(np.concatenate([run.stride for run in runs]))
+        runs = self._locate_in_set(pieces) if self.shares else self._locate(pieces)
+        start = starts_of(runs.stride)
+        bounds = np.append(start, int(runs.stride.sum()))[starts_of(np.append(runs.num_records, 0))].tolist()
+        buffer = self.pool.take(bounds[-1])
         start += HEADER_BYTES
-        counts = [len(run.record) for run in runs]
-        shard = np.repeat([run.shard for run in runs], counts)
-        length, record = np.concatenate([run.length for run in runs]), np.concatenate([run.record for run in runs])
-        read = RecordsRead(buffer, start, length, shard, record, {})
-        row = place = 0
-        for run, count in zip(runs, counts, strict=True):
-            end = place + run.num_bytes
-            got, text = tracks[run.track].open(run.shard).read_sound(run.offset, buffer[place:end])
-            if got < run.num_bytes:
-                self._note_short_run(read, range(row, row + count), place + got, text)
-            row, place = row + count, end
+        read = RecordsRead(buffer, start, runs.length, np.repeat(runs.shard, runs.num_records), runs.record, {})
+        row = 0
+        columns = (column.tolist() for column in runs[:4])
+        for (track, shard, offset, count), (begin, end) in zip(zip(*columns, strict=True), pairwise(bounds), strict=True):
+            got, text = tracks[track].open(shard).read_sound(offset, buffer[begin:end])
+            if got < end - begin:
+                self._note_short_run(read, range(row, row + count), begin + got, text)
+            row += count
         self._judge(read)
         return read
 
-    def _locate(self, piece: Piece) -> list[_Run]:
-        """The runs of a piece: one, or in a set of a split one for each stretch without a large gap."""
-        track, shard, first, stop = piece
-        if not self.shares:
-            offset, length = self.index.spans(shard, first, stop)
-            stride = length + FRAME_BYTES
-            return [_Run(track, shard, offset, int(stride.sum()), np.arange(first, stop), length, stride)]
+    def _locate(self, pieces: Pieces) -> _Runs:
+        """A run a piece."""
+        count = pieces.stop - pieces.first
+        offset, length = self.index.spans_of(pieces.shard, pieces.first, pieces.stop)
+        record = expand_spans(pieces.first, count)
+        return _Runs(pieces.track, pieces.shard, offset, count, record, length, length + FRAME_BYTES)
+
+    def _locate_in_set(self, pieces: Pieces) -> _Runs:
+        """In a set of a split a piece is one run for each stretch without a large gap."""
+        found = [self._find_stretches(*piece) for piece in zip(*(column.tolist() for column in pieces), strict=True)]
+        return _Runs(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+    def _find_stretches(self, track: int, shard: int, first: int, stop: int) -> _Runs:
         record = np.arange(first, stop)
         for share in reversed(self.shares):
             record = share.split.records(share.name, np.full_like(record, shard), record)
@@ -155,10 +159,9 @@ class RecordReader:
         last = np.append(stride[:-1] - frame[:-1] > MAX_GAP_BYTES, True)
         stride[last] = frame[last]
         stops = np.flatnonzero(last) + 1
-        return [
-            _Run(track, shard, int(offset[a]), int(stride[a:b].sum()), record[a:b], length[a:b], stride[a:b])
-            for a, b in pairwise([0, *stops.tolist()])
-        ]
+        starts = np.concatenate(([0], stops[:-1]))
+        same = np.ones(len(stops), np.int64)
+        return _Runs(track * same, shard * same, offset[starts], stops - starts, record, length, stride)
 
     def _note_short_run(self, read: RecordsRead, rows: range, got: int, text: str | None) -> None:
         """A run gave bytes up to `got` of the buffer, and no more: those of its rows that do not end there are lost."""
