@@ -22,7 +22,7 @@ from .problem import Problem
 
 CHUNK_BYTES = 2 << 20  # where there are no lanes
 CHUNK_SECONDS = 0.05  # slow user code: no chunk keeps the main process waiting much longer than this
-MAX_BATCHES = 64
+MAX_BATCHES = 1024
 
 
 class ShardWork(NamedTuple):
