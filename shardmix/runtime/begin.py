@@ -9,7 +9,6 @@ Rule: everything that a pass needs is fixed here, in the main process; the mixer
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from ..order.schedule import Schedule
 from .assemble import Assembler
 from .dataset import Opened
 from .feeds import Delivery, MapFeed, PlannedSteps, Round, ShardFeed, Steps
-from .limits import Counts, time_mixing
+from .limits import Counts, count_cores, time_mixing
 from .link import Link
 from .passes import InlineMixer, Mixer, ThreadMixer
 from .progress import Start
@@ -88,12 +87,12 @@ def answers_of(dataset: Any, opened: Opened | None, is_map: bool) -> Answers:
     return MapAnswers(dataset) if is_map else StreamAnswers(dataset)
 
 
-def threads_of(dataset: Any, opened: Opened | None, is_map: bool) -> Threads:
+def threads_of(dataset: Any, opened: Opened | None, is_map: bool, persistent: bool) -> Threads:
     """Who answers with num_workers=0: as many threads as cores where no user code runs in them, else one."""
     num_threads = 1
     if opened is not None and not dataset.runs_user_code:
-        num_threads = min(len(os.sched_getaffinity(0)), opened.plan.lanes)
-    return Threads(partial(answers_of, dataset, opened, is_map), num_threads)
+        num_threads = min(count_cores(), opened.plan.lanes)
+    return Threads(partial(answers_of, dataset, opened, is_map), num_threads, opened=opened, persistent=persistent)
 
 
 def begin(deliveries: Deliveries, workers: Hosts, *, ahead: bool) -> Mixer:

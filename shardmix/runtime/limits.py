@@ -123,7 +123,7 @@ def describe_limit(counts: Counts, num_workers: int, num_cores: int | None = Non
 
     num_cores: that this process may use; None asks the system.
     """
-    cores = num_cores if num_cores is not None else _count_cores()
+    cores = num_cores if num_cores is not None else count_cores()
     total = counts.seconds_waiting + counts.seconds_user
     if counts.batches < 2 or total <= 0:
         return "too few batches so far to tell what limits"
@@ -190,5 +190,6 @@ def _largest(workers: Mapping[int, WorkerTimes]) -> tuple[str, float]:
     return kind, sums[kind] / max(1e-9, sum(worker.working for worker in workers.values()))
 
 
-def _count_cores() -> int:
+def count_cores() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

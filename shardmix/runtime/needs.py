@@ -14,6 +14,7 @@ from ..format.framing import FRAME_BYTES
 from ..format.index import Index
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
+from .limits import count_cores
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 BATCHES_IN_MEMORY = 4
@@ -48,7 +49,7 @@ class Needs(NamedTuple):
     shuffle_buffer_size: int
     open_files: int  # at most
     buffer_bytes: int  # encoded records in the shuffle buffers
-    shared_bytes: int  # slabs between workers and the main process
+    shared_bytes: int  # slabs between workers, or threads, and the mixer
     batch_bytes: int  # batches in the main process
     read_bytes: int  # read buffers beside them, at most
 
@@ -78,8 +79,8 @@ def needs_of_plan(
     record_bytes = mean_record_bytes(index)
     batch_bytes = batch_size * record_bytes
     lanes = plan.lanes // world_size  # of a rank
-    workers = min(num_workers, lanes)
-    slab_bytes = max(chunk_bytes(lanes // workers), batch_bytes / workers) if workers else 0
+    hosts = min(num_workers or count_cores(), lanes)  # without workers, threads stand in
+    slab_bytes = max(chunk_bytes(lanes // hosts), batch_bytes / hosts)
     held = min(plan.shuffle_buffer_size if plan.shuffle else 0, plan.num_records) / world_size
     return Needs(
         lanes=plan.lanes,
@@ -87,9 +88,9 @@ def needs_of_plan(
         shuffle_buffer_size=plan.shuffle_buffer_size,
         open_files=min(lanes * plan.effective_cycle_length, plan.num_records),
         buffer_bytes=round(held * record_bytes),
-        shared_bytes=round(workers * (prefetch_factor + 1) * slab_bytes),
+        shared_bytes=round(hosts * (prefetch_factor + 1) * slab_bytes),
         batch_bytes=round(BATCHES_IN_MEMORY * batch_bytes),
-        read_bytes=round(min(2 * max(workers, 1) * READ_SLACK_BYTES, inflated_bytes(index))),
+        read_bytes=round(min(2 * hosts * READ_SLACK_BYTES, inflated_bytes(index))),
     )
 
 
