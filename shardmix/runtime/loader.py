@@ -124,7 +124,7 @@ class MixLoader(DataLoader[Any]):
         self._number = next(_loader_numbers)
         self._counts = Counts()
         self._memory: BatchMemory | None = None
-        self._workers: Workers | None = None
+        self._workers: Hosts | None = None  # that serve pass after pass
         self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
         self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
         self._plan: ShardPlan | None = None  # of the pass that began last, over a ShardDataset
@@ -277,31 +277,35 @@ class MixLoader(DataLoader[Any]):
 
     def _take_workers(self, opened: Opened | None, num_workers: int) -> Hosts:
         """Workers for one pass: those that persist, where they are free; else new ones."""
-        is_map = self._sampler_state is not None
-        if num_workers == 0:
-            return threads_of(self.dataset, opened, is_map)
         kept = self._workers
         if kept is not None and not kept.is_busy and kept.num_workers == num_workers and kept.opened is opened:
             kept.take()
             return kept
-        workers = Workers(
-            self.dataset,
-            answers_of(self.dataset, opened, is_map),
-            num_workers,
-            opened=opened,
-            prefetch_factor=self.prefetch_factor or 2,
-            persistent=self.persistent_workers and (kept is None or not kept.is_busy),
-            in_order=self.in_order,
-            timeout=self.timeout,
-            worker_init_fn=self.worker_init_fn,
-            context=self.multiprocessing_context,
-        )
+        workers = self._make_workers(opened, num_workers, is_first=kept is None or not kept.is_busy)
         workers.take()
         if workers.persistent:
             if kept is not None:
                 kept.close()
             self._workers = workers
         return workers
+
+    def _make_workers(self, opened: Opened | None, num_workers: int, is_first: bool) -> Hosts:
+        """New workers; none that persist beside others that are at work."""
+        is_map = self._sampler_state is not None
+        if num_workers == 0:
+            return threads_of(self.dataset, opened, is_map, persistent=is_first)
+        return Workers(
+            self.dataset,
+            answers_of(self.dataset, opened, is_map),
+            num_workers,
+            opened=opened,
+            prefetch_factor=self.prefetch_factor or 2,
+            persistent=self.persistent_workers and is_first,
+            in_order=self.in_order,
+            timeout=self.timeout,
+            worker_init_fn=self.worker_init_fn,
+            context=self.multiprocessing_context,
+        )
 
     def _is_last(self, place: Place) -> bool:
         """Whether the batch that brought the user to a place is the last of its pass, where that can be known."""

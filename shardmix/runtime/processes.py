@@ -46,7 +46,12 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
     def __init__(self, loader: DataLoader[Any], watch: Watch) -> None:
         self._watch = watch
         self.is_broken = False  # the processes are of no more use
-        super().__init__(loader)
+        try:
+            super().__init__(loader)
+        except BaseException:  # torch would leave what it began to the garbage collector
+            if hasattr(self, "_workers"):
+                self._kill()
+            raise
 
     def _get_data(self) -> Any:
         """Torch's wait for the next answer of any worker.

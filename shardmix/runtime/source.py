@@ -233,11 +233,8 @@ class ChunkSource(Dataset[Reply]):
         self._failure = error
 
     def close(self) -> None:
-        """Give back files and memory."""
+        """Give back files and iterators; slabs stay for the next pass."""
         self._answers.close()
-        for writer in self._slabs.values():
-            writer.close()
-        self._slabs.clear()
 
     def _reply(self, request: Request, work: Work, worker: int, num_workers: int) -> Reply:
         if request.generation != self._seen_generation:

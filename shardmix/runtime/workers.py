@@ -37,15 +37,23 @@ class Hosts(ABC):
     """
 
     num_workers = 0
-    persistent = False
 
-    def __init__(self, num_hosts: int, num_slabs: int, cell: SharedBytes | PrivateBytes) -> None:
+    def __init__(
+        self, num_hosts: int, num_slabs: int, cell: SharedBytes | PrivateBytes, *, opened: Any, persistent: bool
+    ) -> None:
         self.num_hosts, self.num_slabs = num_hosts, num_slabs
+        self.opened = opened  # what the answers stand on; they serve no other
+        self.persistent = persistent
+        self.is_busy = False
         self.views: dict[tuple[int, int], Bytes] = {}
         self.generation = 0
         self._cell = cell  # the number of the talk at hand, as the hosts see it
         self._cell.array[:] = 0
         self._is_given_up = False
+
+    def take(self) -> None:
+        """Let them serve a pass."""
+        self.is_busy, self._is_given_up = True, False
 
     def next_generation(self) -> int:
         """Begin another talk: answers to the one before are void from now on. Returns its number."""
@@ -79,6 +87,10 @@ class Hosts(ABC):
     def release(self) -> None:
         """End the pass at hand."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """End what serves pass after pass."""
+
 
 class Workers(Hosts):
     """Worker processes."""
@@ -97,10 +109,8 @@ class Workers(Hosts):
         worker_init_fn: Callable[[int], None] | None,
         context: Any,
     ) -> None:
-        super().__init__(num_workers, prefetch_factor + 1, SharedBytes(8))
-        self.num_workers, self.persistent = num_workers, persistent
-        self.opened = opened  # what the answers stand on; workers serve no other
-        self.is_busy = False
+        super().__init__(num_workers, prefetch_factor + 1, SharedBytes(8), opened=opened, persistent=persistent)
+        self.num_workers = num_workers
         self._sampler, self._generator = RequestSampler(), torch.Generator()
         self._watch = Watch()
         self._inner = WatchedLoader(
@@ -121,8 +131,8 @@ class Workers(Hosts):
         self._end = weakref.finalize(self, WatchedLoader.end_processes, self._inner)
 
     def take(self) -> None:
-        """Let them serve a pass."""
-        self.is_busy, self._is_given_up, self._watch.is_given_up = True, False, False
+        super().take()
+        self._watch.is_given_up = False
 
     def hurry(self) -> None:
         super().hurry()
@@ -164,10 +174,13 @@ class Workers(Hosts):
 
 
 class Threads(Hosts):
-    """Threads of this process that read and decode; where there is one, it is the one that asks."""
+    """Threads of this process that read and decode; where there is one, it is the one that asks.
 
-    def __init__(self, make_answers: Callable[[], Answers], num_threads: int) -> None:
-        super().__init__(num_threads, AHEAD + 1, PrivateBytes(8))
+    The threads end with the pass; slabs and read buffers serve pass after pass, as those of persistent workers do.
+    """
+
+    def __init__(self, make_answers: Callable[[], Answers], num_threads: int, *, opened: Any, persistent: bool) -> None:
+        super().__init__(num_threads, AHEAD + 1, PrivateBytes(8), opened=opened, persistent=persistent)
         self._sources = [
             ChunkSource(make_answers(), self.num_slabs, self._cell, number, num_threads) for number in range(num_threads)
         ]
@@ -194,6 +207,11 @@ class Threads(Hosts):
     def release(self) -> None:
         for source in self._sources:
             source.close()
+        self.is_busy = False
+
+    def close(self) -> None:
+        self.views.clear()
+        self._sources.clear()
 
 
 class AnsweringThread:

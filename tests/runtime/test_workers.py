@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import shardmix.runtime.assemble as assemble
 from shardmix import FixedLenFeature, MixLoader, ShardDataset, ShardWriter, encode_example
+from shardmix.runtime import gather
 from shardmix.runtime.processes import WatchedIterator
 from shardmix.runtime.requests import Reply, Request
 from shardmix.runtime.workers import AHEAD, AnsweringThread, attach, take_in_turn
@@ -61,7 +61,7 @@ def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_c
     monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 1e9)  # chunks by bytes alone, however busy the machine
     monkeypatch.setattr(WatchedIterator, "_get_data", counted("messages", WatchedIterator._get_data))
     monkeypatch.setattr("shardmix.runtime.workers.attach", counted("attached", attach))
-    monkeypatch.setattr(assemble, "scatter_rows", counted("copied rows", assemble.scatter_rows, rows_scattered))
+    monkeypatch.setattr(gather, "scatter_rows", counted("copied rows", gather.scatter_rows, rows_scattered))
     loader = MixLoader(by_features[num_features], batch_size=40, num_workers=2, persistent_workers=True)
     for _ in range(3):  # the first rounds
         list(loader)
@@ -86,17 +86,17 @@ def rows_scattered(parts: Any, positions: Any, *rest: Any) -> int:
 def test_a_row_is_copied_once_out_of_the_slab(by_features: dict[int, ShardDataset], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the mixer scatters lies in the slabs themselves, what it makes in the memory of the batch."""
     seen: list[tuple[bool, bool]] = []
-    scatter = assemble.scatter_rows
+    scatter = gather.scatter_rows
 
-    def look(parts: Any, positions: Any, allocate: Any) -> Any:
-        columns = scatter(parts, positions, allocate)
+    def look(parts: Any, *rest: Any) -> Any:
+        columns = scatter(parts, *rest)
         slabs = list(loaders[0]._workers.views.values())
         from_slab = all(any(np.shares_memory(column.values, slab) for slab in slabs) for part in parts for column in part)
         into_slab = any(np.shares_memory(column.values, slab) for column in columns for slab in slabs)
         seen.append((from_slab, into_slab))
         return columns
 
-    monkeypatch.setattr(assemble, "scatter_rows", look)
+    monkeypatch.setattr(gather, "scatter_rows", look)
     loaders: list[Any] = [MixLoader(by_features[2], batch_size=400, num_workers=2, persistent_workers=True)]
     for _ in loaders[0]:
         pass
