@@ -20,6 +20,7 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from ..format.columns import Shape
+from .buffers import map_bytes
 from .handoff import align, round_to_pages
 
 Bytes = NDArray[np.uint8]
@@ -67,7 +68,7 @@ class BatchMemory:
         if self.pinned:
             pinned: Bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
             return pinned
-        return np.empty(size, np.uint8)
+        return map_bytes(size)
 
 
 def _lay_out(requests: Sequence[tuple[Shape, DTypeLike]]) -> Layout:

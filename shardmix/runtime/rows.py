@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from torch.utils.data import get_worker_info
 
 from ..errors import CorruptShardError
 from ..format.columns import Allocate, Column, IntArray
@@ -62,7 +63,8 @@ class RowSource:
 
     def __init__(self, dataset: ShardDataset, opened: Opened) -> None:
         limit = DEFAULT_CACHE_BYTES if dataset.cache_bytes is None else dataset.cache_bytes
-        reader = RecordReader(opened.index, opened.shares, dataset.verify, BufferPool(limit))
+        pool = BufferPool(limit, has_threads=get_worker_info() is None)
+        reader = RecordReader(opened.index, opened.shares, dataset.verify, pool)
         self._reader = RowReader(reader, opened.plan)
         self._parser = dataset._make_parser(opened)
         self._raises = dataset.on_corrupt == "raise"
