@@ -138,12 +138,14 @@ class HeldRecords:
                 self._buffer_bytes -= self._blocks.pop(number).buffer.size
 
     def _compact_where_needed(self) -> None:
-        """Make room where the buffers take much more than what is held."""
-        for number, block in list(self._blocks.items()):
-            if self._buffer_bytes <= self._wanted_bytes + self._wanted_bytes // 4 + READ_SLACK_BYTES:
+        """Make room where the buffers take much more than what is held: the emptiest first, which cost least and give most."""
+        limit = self._wanted_bytes + self._wanted_bytes // 4 + READ_SLACK_BYTES
+        if self._buffer_bytes <= limit:
+            return
+        for number, block in sorted(self._blocks.items(), key=lambda item: item[1].wanted_bytes / item[1].buffer.size):
+            if self._buffer_bytes <= limit or not block.is_mostly_unwanted():
                 return
-            if block.is_mostly_unwanted():
-                self._compact(number, block)
+            self._compact(number, block)
 
     def _take_damages(self, lanes: IntArray, arrivals: IntArray) -> dict[int, CorruptShardError]:
         if not self._damages:

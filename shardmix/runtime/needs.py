@@ -21,7 +21,7 @@ BATCHES_IN_MEMORY = 4
 PREFETCH_FACTOR = 2
 READ_SLACK_BYTES = 32 << 20  # of a worker: read buffers that are free for the next read, or mostly empty
 # A chunk has some hundred small rows of each lane of its worker; see docs/performance.md.
-LANE_BYTES = 512 << 10
+LANE_BYTES = 1024 << 10
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
 
 
