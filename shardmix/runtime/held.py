@@ -143,9 +143,10 @@ class HeldRecords:
         if self._buffer_bytes <= limit:
             return
         for number, block in sorted(self._blocks.items(), key=lambda item: item[1].wanted_bytes / item[1].buffer.size):
-            if self._buffer_bytes <= limit or not block.is_mostly_unwanted():
+            if self._buffer_bytes <= limit:
                 return
-            self._compact(number, block)
+            if block.is_mostly_unwanted():
+                self._compact(number, block)
 
     def _take_damages(self, lanes: IntArray, arrivals: IntArray) -> dict[int, CorruptShardError]:
         if not self._damages:
