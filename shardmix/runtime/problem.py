@@ -7,6 +7,8 @@ Rule 2: a reply that carries a problem is an ordinary reply; nothing is raised i
 
 from __future__ import annotations
 
+import copyreg
+import io
 import pickle
 import traceback
 from typing import NamedTuple
@@ -48,9 +50,19 @@ def describe_problem(error: BaseException, worker: int) -> Problem:
 def _pickle_exception(error: BaseException) -> bytes:
     """The exception as bytes that are known to come back; else of a stand-in that names its type."""
     try:
-        pickled = pickle.dumps(error)
+        pickled = _dump_plainly(error)
         pickle.loads(pickled)
     except Exception:  # whatever a user's class does when it is pickled
         kind = type(error)
         return pickle.dumps(RuntimeError(f"{kind.__module__}.{kind.__qualname__}: {error}"))
     return pickled
+
+
+def _dump_plainly(error: BaseException) -> bytes:
+    """Pickle an exception by its own reduction, whatever others (tblib, which dask installs) registered for exceptions."""
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out)
+    table = {kind: how for kind, how in copyreg.dispatch_table.items() if not issubclass(kind, BaseException)}
+    pickler.dispatch_table = table
+    pickler.dump(error)
+    return out.getvalue()

@@ -52,6 +52,14 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
             if hasattr(self, "_workers"):
                 self._kill()
             raise
+        # torch's SIGCHLD handler, which the first torch loader of a program installs, would raise in whatever the main thread
+        # is doing; here who waits for a worker learns of its death
+        self._forget_at_torch()
+
+    def _forget_at_torch(self) -> None:
+        if self._worker_pids_set:
+            torch._C._remove_worker_pids(id(self))
+            self._worker_pids_set = False
 
     def _get_data(self) -> Any:
         """Torch's wait for the next answer of any worker.
@@ -91,9 +99,7 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
         for queue in self._index_queues:
             queue.cancel_join_thread()
             queue.close()
-        if self._worker_pids_set:
-            torch._C._remove_worker_pids(id(self))
-            self._worker_pids_set = False
+        self._forget_at_torch()
 
     def refuse_dead(self, worker: int, error: Exception) -> None:
         """Raise RuntimeError where an error comes of the death of a worker."""

@@ -24,6 +24,7 @@ from ..order.schedule import BatchRows
 from .dataset import Opened, RowSource, ShardDataset
 from .handoff import Chunk, PrivateBytes, SharedBytes, SlabWriter
 from .limits import NOTHING_SPENT, Spent
+from .orphans import watch_parent
 from .problem import describe_problem
 from .requests import MapWork, Reply, Request, ShardWork, StreamWork, Work
 from .samples import Structure, pack_samples
@@ -272,6 +273,7 @@ class WorkerInit:
 
     def __call__(self, worker: int) -> None:
         signal.signal(signal.SIGINT, _leave_to_the_main_process)
+        watch_parent()
         info = torch_worker._worker_info
         if info is None:
             raise RuntimeError("the worker_init_fn of the private loader is for worker processes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 import threading
 from typing import Any
@@ -93,3 +94,12 @@ def test_a_circle_of_causes_ends() -> None:
 def test_a_traceback_reads_as_text() -> None:
     arrived: Any = travelled(raised(ValueError("x")))
     assert 'raise error from cause' in str(arrived.__cause__)
+
+
+def test_what_others_registered_for_exceptions_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_all(error: BaseException) -> Any:
+        return ValueError, ("registered",)
+
+    monkeypatch.setitem(copyreg.dispatch_table, Unloadable, keep_all)
+    arrived = travelled(raised(Unloadable(1, 2)))
+    assert str(arrived).endswith("Unloadable: 1 and 2")
