@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 import shardmix
+from shardmix.runtime import needs
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -113,6 +114,14 @@ def test_the_python_blocks_run(document: Path, workplace: Path, run_script: Any)
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if _fenced(path, "py").strip()], ids=_name)
 def test_the_blocks_for_other_packages_compile(document: Path) -> None:
     compile(_fenced(document, "py"), str(document), "exec")
+
+
+@pytest.mark.once
+def test_the_memory_formula_is_that_of_the_code() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{needs.LANE_BYTES >> 20} MiB for each of its lanes if that is more, {needs.MAX_CHUNK_BYTES >> 20} MiB at most" in readme
+    assert f"{needs.BATCHES_IN_MEMORY} · bytes of a batch" in readme
+    assert f"2 · num_workers · {needs.READ_SLACK_BYTES >> 20} MiB at most" in readme
 
 
 @pytest.mark.once
