@@ -119,7 +119,8 @@ def test_the_blocks_for_other_packages_compile(document: Path) -> None:
 @pytest.mark.once
 def test_the_memory_formula_is_that_of_the_code() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{needs.LANE_BYTES >> 20} MiB for each of its lanes if that is more, {needs.MAX_CHUNK_BYTES >> 20} MiB at most" in readme
+    lane, most = needs.LANE_BYTES >> 20, needs.MAX_CHUNK_BYTES >> 20
+    assert f"{lane} MiB for each of its lanes if that is more, {most} MiB at most" in readme
     assert f"{needs.BATCHES_IN_MEMORY} · bytes of a batch" in readme
     assert f"2 · num_workers · {needs.READ_SLACK_BYTES >> 20} MiB at most" in readme
 
