@@ -81,9 +81,12 @@ class ThreadMixer:
         while (delivery := next(self._taken, None)) is None:
             item = self._made.get()
             if isinstance(item, _End):
-                if item.error is not None:
+                if item.error is None:
+                    return None
+                try:
                     raise item.error
-                return None
+                finally:
+                    del item  # this frame is in the traceback of the error: who keeps the error would keep the pass
             self._room.release()
             self._taken = iter(item)
         return delivery
@@ -113,6 +116,7 @@ class ThreadMixer:
         except BaseException as caught:  # it is the user's thread that must see it
             error = caught
         self._made.put(_End(error))
+        error = None  # as in `get`
 
     def _step(self) -> bool:
         """Make one batch, or a group, as soon as there is room for it; False at the end."""
