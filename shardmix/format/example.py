@@ -31,6 +31,7 @@ from .columns import Allocate, Column, allocate_arrays
 from .declarations import FixedLenFeature, RawFeature, VarLenFeature, default_array, default_bytes
 from .features import Schema, SchemaField
 from .messages import load_messages
+from .patterns import describe_names
 from .records import RecordBlock
 from .rows import make_columns
 
@@ -85,8 +86,14 @@ def decode_record(payload: memoryview | bytes, schema: Schema) -> list[Any]:
 
 
 def _decode_value(field: SchemaField, context: Any) -> Any:
-    """The value of a feature of the context."""
-    return _READERS[type(field.feature)](field, context.get(field.name), f"feature {field.name!r}")
+    """The value of a feature of the context. Where the key is absent, what is raised says which keys there are."""
+    try:
+        return _READERS[type(field.feature)](field, context.get(field.name), f"feature {field.name!r}")
+    except FieldError as error:
+        if field.name in context or not context:
+            raise
+        names = describe_names(sorted(context), field.name)
+        raise FieldError(f"{error.text}; the record holds {names}", error.feature) from None
 
 
 def _decode_steps(field: SchemaField, lists: Any) -> Any:

@@ -269,6 +269,13 @@ class TestErrors:
             decode(payload, feature)
         assert (caught.value.text, caught.value.feature) == (f"feature 'x': {text}", "x")
 
+    def test_where_the_key_is_absent_name_those_that_the_record_holds(self) -> None:
+        payload = wire.plain_example(label=("int64", [1]), image=("bytes", [b"a"]))
+        with pytest.raises(FieldError, match=r"^feature 'lable': missing, .*; the record holds 'label', 'image'$"):
+            decode(payload, INT, "lable")
+        with pytest.raises(FieldError, match=r"^feature 'x': missing, .*; the record holds 'image', 'label'$"):
+            decode(payload, RawFeature((), "uint8"), "x")
+
     def test_name_the_step(self) -> None:
         payload = wire.sequence_example({}, {"x": [("int64", [1]), ("int64", [2, 3])]})
         with pytest.raises(FieldError, match=r"^feature 'x' step 1: expected 1 int64 value, got 2; where"):
