@@ -23,7 +23,7 @@ from os import PathLike
 
 import numpy as np
 
-from .patterns import describe_near, expand_pattern, folder_shards, has_wildcards, match_files
+from .patterns import describe_near, expand_pattern, folder_shards, has_wildcards, match_files, suggest_glob
 from .records import Bytes, IntArray
 from .storage import is_remote, local_path
 
@@ -198,7 +198,7 @@ def _take_path(path: str) -> list[str]:
         if not shards:
             raise FileNotFoundError(
                 f"{path!r}: no visible file of this folder has .tfrecord, .tfrecords or .tfrec in its name; "
-                f"{describe_near(os.path.join(path, '*'))}; give a glob, such as {os.path.join(path, '*')!r}"
+                f"{describe_near(os.path.join(path, '*'))}; give a glob, such as {os.path.join(path, suggest_glob(path))!r}"
             )
         return shards
     os.stat(path)  # a dangling link, a folder that may not be entered: the operating system's own error

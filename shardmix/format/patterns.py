@@ -30,6 +30,7 @@ MAX_NESTING = 50
 
 _SHARDED = re.compile(r"(.*)@([0-9]+)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)(?:\.\.([0-9]+))?")
+_NUMBERED = re.compile(r"[0-9]-of-[0-9]")
 _WILDCARDS = re.compile(r"[*?[]")
 
 
@@ -168,6 +169,12 @@ def folder_shards(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in _file_names(folder) if is_shard_name(name)]
 
 
+def left_out_names(folder: str) -> list[str]:
+    """The visible files of a folder that only a glob takes, sorted; first those that have the number of a shard."""
+    names = [name for name in _file_names(folder) if not is_shard_name(name)]
+    return sorted(names, key=lambda name: (_NUMBERED.search(name) is None, name))
+
+
 def is_shard_name(name: str) -> bool:
     """Whether a file of this name is a shard when only its folder is given."""
     return is_data_name(name) and any(mark in name for mark in SHARD_MARKS)
@@ -220,6 +227,11 @@ def describe_near(path: str) -> str:
     except OSError as error:
         return f"folder {folder!r} cannot be listed ({error.strerror})"
     return f"folder {folder!r} holds {describe_names(names, wanted)}"
+
+
+def suggest_glob(folder: str) -> str:
+    """The end of a glob for a folder that has no shard by its name: what lies deeper is behind `**`."""
+    return "**" if _folder_names(folder) else "*"
 
 
 def describe_names(names: list[str], wanted: str) -> str:

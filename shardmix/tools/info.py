@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -14,6 +15,7 @@ from ..format.corpus import Corpus, find_shards
 from ..format.index import Index
 from ..format.index_build import Wanted, find_counts, known_entries
 from ..format.index_store import find_homes
+from ..format.patterns import describe_names, left_out_names
 from ..runtime.needs import Needs, RunSettings, estimate_needs, inflated_bytes
 from . import options
 from .findings import Finding
@@ -36,6 +38,7 @@ class CorpusInfo(NamedTuple):
     shard_records: dict[str, int]  # the same of the records of a shard
     index_state: str  # "current", "stale", "partial", "none": as it was found
     index_path: str | None  # where it is now; None: in memory
+    left_out: tuple[str, ...]  # visible files of the folders that were given, which are no shards by their names
     needs: Needs | None  # None where there are no records
 
 
@@ -67,9 +70,18 @@ def describe_corpus(
         shard_records=_spread(opened.counts),
         index_state=state,
         index_path=opened.file_path,
+        left_out=find_left_out(shards),
         needs=estimate_needs(opened, settings or RunSettings()),
     )
     return info, findings
+
+
+def find_left_out(shards: str | Sequence[str] | Corpus) -> tuple[str, ...]:
+    """The visible files of local folders among the patterns that are no shards by their names."""
+    if isinstance(shards, Corpus):
+        return ()
+    folders = [os.path.expanduser(pattern) for pattern in ([shards] if isinstance(shards, str) else shards)]
+    return tuple(os.path.join(folder, name) for folder in folders if os.path.isdir(folder) for name in left_out_names(folder))
 
 
 def find_index_state(corpus: Corpus, index: str, compression_type: str) -> str:
@@ -123,6 +135,9 @@ def format_info(info: CorpusInfo, settings: RunSettings) -> list[str]:
     if info.record_bytes:
         rows.append(["a record", f"{_format_spread(info.record_bytes)} bytes"])
     rows.append(["index", f"{_STATES[info.index_state]}: {info.index_path or 'in memory only'}"])
+    if info.left_out:
+        names = describe_names([os.path.basename(path) for path in info.left_out], "")
+        rows.append(["left out", f"{names}: no shards by their names; a glob takes them"])
     lines = format_table(rows)
     return lines if info.needs is None else [*lines, "", *_format_needs(info.needs, settings)]
 
@@ -179,5 +194,6 @@ def command(
         info, findings = describe_corpus(
             corpus, settings=run, index=index, compression_type=compression_type, executor=executor
         )
+    info = info._replace(left_out=find_left_out(patterns))
     needs = None if info.needs is None else {**info.needs._asdict(), "bytes": info.needs.bytes}
     return show({**info._asdict(), "needs": needs}, format_info(info, run), findings, as_json=as_json)

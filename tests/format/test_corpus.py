@@ -155,6 +155,11 @@ class TestErrors:
         with pytest.raises(FileNotFoundError, match="holds 'data.bin'; give a glob, such as '.*empty/\\*'"):
             find_shards("corpus/empty")
 
+    def test_folder_of_folders_is_told_the_glob_that_reaches_them(self, folder):
+        with pytest.raises(FileNotFoundError, match="holds 'a', 'b'; give a glob, such as '.*deep/\\*\\*'"):
+            find_shards("corpus/deep")
+        assert names("corpus/deep/**") == ["a/x.tfrecord", "b/x.tfrecord"]
+
     @pytest.mark.parametrize(
         "shards",
         [
