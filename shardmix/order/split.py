@@ -36,10 +36,13 @@ class Split:
     >>> split.records("valid", np.array([0, 0, 1]), np.array([0, 1, 0])).tolist()
     [0, 4, 0]
 
-    Raises ValueError where there are no sets, a fraction is not above 0 and at most 1, or their sum is not 1.
+    Raises TypeError for what is no mapping, ValueError where there are no sets, a fraction is not above 0 and at most 1, or their
+    sum is not 1.
     """
 
     def __init__(self, fractions: Mapping[str, float | Fraction], seed: int = 0) -> None:
+        if not isinstance(fractions, Mapping):
+            raise TypeError(f"split: expected names and fractions, as in {{'train': 0.9, 'valid': 0.1}}, got {fractions!r:.60}")
         if not fractions:
             raise ValueError("split: no sets given, expected a name and a fraction of each")
         for name, fraction in fractions.items():

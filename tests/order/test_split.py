@@ -86,6 +86,11 @@ def test_records_on_the_very_edge_are_in_one_set(numerator: int) -> None:
             assert (after if name == "a" else record + 1 - after) == number
 
 
+def test_fractions_without_names_are_refused_with_an_example() -> None:
+    with pytest.raises(TypeError, match=r"names and fractions, as in \{'train': 0.9, 'valid': 0.1\}, got \[0.9, 0.1\]"):
+        Split([0.9, 0.1])  # type: ignore[arg-type]
+
+
 def test_small_shards_are_represented_together() -> None:
     taken = Split({"train": 0.9, "valid": 0.1}).counts(np.full(1000, 3))
     assert abs(int(taken["valid"].sum()) - 300) < 60
