@@ -79,7 +79,10 @@ def check_state(state: Mapping[str, Any], order: State) -> None:
     if "kind" in differences:
         differences = {"kind": differences["kind"]}
     if differences:
-        lines = [f"{_NAMES.get(name, name)}: state {saved!r}, here {own!r}" for name, (saved, own) in differences.items()]
+        lines = [
+            f"{_NAMES.get(name, name)}: state {_show(name, saved, state)}, here {_show(name, own, order)}"
+            for name, (saved, own) in differences.items()
+        ]
         raise StateMismatchError(
             f"state: it is of another order than the one here; {'; '.join(lines)}. Give the values of the state, or begin "
             "without it",
@@ -87,9 +90,20 @@ def check_state(state: Mapping[str, Any], order: State) -> None:
         )
 
 
+def _show(name: str, value: Any, order: Mapping[str, Any]) -> str:
+    """A value for people: no global batch is one that has a row of every lane."""
+    return f"{order.get('lanes')} or more" if name == "global_batch" and value is None else repr(value)
+
+
 def check_version(state: Mapping[str, Any]) -> None:
-    """Raise StateMismatchError when the state was written in another format."""
-    version = state.get("version")
+    """Raise StateMismatchError when the state was written in another format, or is none."""
+    if "version" not in state:
+        raise StateMismatchError(
+            f"state: what state_dict() gives holds 'version', this holds {', '.join(map(repr, list(state)[:5])) or 'nothing'}; "
+            f"this release reads version {VERSION}; give load_state_dict the loader's own part of a checkpoint",
+            differences={"version": (None, VERSION)},
+        )
+    version = state["version"]
     if version != VERSION:
         raise StateMismatchError(
             f"state: version {version!r}, this release reads version {VERSION}; resume with the release that saved it",

@@ -337,7 +337,7 @@ def test_a_small_batch_size_is_part_of_the_order(open_corpus: Open) -> None:
     assert len(ids(fresh(open_corpus(), state, batch_size=4))) == 10
     with pytest.raises(StateMismatchError, match="batch_size · world_size.*: state 4, here 8"):
         fresh(open_corpus(), state, batch_size=8)
-    with pytest.raises(StateMismatchError, match="state 4, here None"):
+    with pytest.raises(StateMismatchError, match="state 4, here 16 or more"):
         fresh(open_corpus(), state, batch_size=16)
 
 
@@ -351,6 +351,11 @@ def test_ranks_that_cannot_share_the_lanes_of_the_state_are_told(open_corpus: Op
 def test_another_version_is_refused(open_corpus: Open, state: dict[str, Any]) -> None:
     with pytest.raises(StateMismatchError, match="this release reads version 1"):
         fresh(open_corpus(), state)
+
+
+def test_a_whole_checkpoint_is_told_from_the_state_of_a_loader(open_corpus: Open) -> None:
+    with pytest.raises(StateMismatchError, match="holds 'version', this holds 'model', 'loader'; .* the loader's own part"):
+        fresh(open_corpus(), {"model": {}, "loader": MixLoader(open_corpus(), 16).state_dict()})
 
 
 def test_a_state_of_another_kind_is_refused(open_corpus: Open) -> None:
