@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -173,8 +174,32 @@ def collate(samples: Sequence[Any]) -> Any:
     try:
         return torch_collate(list(samples), collate_fn_map={**_RAGGED, **default_collate_fn_map})
     except RuntimeError as error:
-        error.add_note("shardmix.collate: values whose length varies from sample to sample want `shardmix.mark_ragged(values)`.")
+        error.add_note(
+            f"shardmix.collate: {_describe_shapes(samples)}values whose length varies from sample to sample want "
+            "`shardmix.mark_ragged(values)`."
+        )
         raise
+    except TypeError as error:
+        if any(sample is None for sample in samples):
+            error.add_note(
+                "shardmix.collate: a sample is None; parse and transform return samples, or raise shardmix.SkipRecord."
+            )
+        raise
+
+
+def _describe_shapes(values: Sequence[Any], name: str = "sample") -> str:
+    """The first place of the samples whose shapes differ, or nothing."""
+    first = values[0]
+    if isinstance(first, dict | list | tuple):
+        for key in first if isinstance(first, dict) else range(len(first)):
+            with suppress(LookupError, TypeError):
+                found = _describe_shapes([value[key] for value in values], f"{name}[{key!r}]")
+                if found:
+                    return found
+        return ""
+    shapes = dict.fromkeys(tuple(value.shape) for value in values if hasattr(value, "shape"))
+    shown = ", ".join(map(str, list(shapes)[:4])) + (", …" if len(shapes) > 4 else "")
+    return f"{name} has shapes {shown}; " if len(shapes) > 1 else ""
 
 
 def _collate_rows(batch: Sequence[Any], *, collate_fn_map: Any) -> Any:

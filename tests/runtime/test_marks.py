@@ -116,6 +116,19 @@ def test_unmarked_rows_of_two_lengths_are_the_error_of_torch_with_a_hint() -> No
     assert "mark_ragged" in caught.value.__notes__[0]
 
 
+def test_the_place_whose_shapes_differ_is_named() -> None:
+    samples = [{"a": np.zeros(2), "b": (0, torch.zeros(size, 2))} for size in (3, 4)]
+    with pytest.raises(RuntimeError, match="equal size") as caught:
+        collate(samples)
+    assert "sample['b'][1] has shapes (3, 2), (4, 2); " in caught.value.__notes__[0]
+
+
+def test_a_sample_that_is_none_is_the_error_of_torch_with_a_hint() -> None:
+    with pytest.raises(TypeError, match="NoneType") as caught:
+        collate([None, None])
+    assert "parse and transform return samples" in caught.value.__notes__[0]
+
+
 def test_rows_of_a_ragged_batch_can_be_collated_again() -> None:
     batch = collate([mark_ragged([1, 2]), mark_ragged([3])])
     assert collate([batch, batch[:1]]).to_list() == [[[1, 2], [3]], [[1, 2]]]
