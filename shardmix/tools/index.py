@@ -27,7 +27,7 @@ class IndexReport(NamedTuple):
 
     opened: Index
     scanned: int  # shards that were new or had changed
-    text_indexes: tuple[str, ...]  # the .idx files that were written
+    text_indexes: tuple[str, ...] | None  # the .idx files that were written; None: none were asked for
     compressed: int  # shards that can have none
     findings: tuple[Finding, ...]
 
@@ -56,7 +56,7 @@ def index_shards(
         corpus, index=index, compression_type=compression_type, on_corrupt="skip", executor=executor, progress=progress
     )
     findings = tuple(sorted((*unreadable, *map(Finding.of_damage, opened.damages))))
-    written = _write_text_indexes(opened) if text_indexes else ()
+    written = _write_text_indexes(opened) if text_indexes else None
     return IndexReport(opened, len(corpus) - known, written, int(opened.compressed.sum()), findings)
 
 
@@ -83,7 +83,7 @@ def format_report(report: IndexReport) -> list[str]:
     ]
     if report.text_indexes:
         lines.append(f"{format_count(len(report.text_indexes), '.idx file')} written beside the shards")
-    if report.text_indexes and report.compressed:
+    if report.text_indexes is not None and report.compressed:
         lines.append(f"{format_count(report.compressed, 'compressed shard')} can have no .idx: there are no offsets in them")
     return lines
 
@@ -116,6 +116,6 @@ def command(
         "shards": len(opened),
         "records": opened.num_records,
         "scanned": report.scanned,
-        "text_indexes": list(report.text_indexes),
+        "text_indexes": list(report.text_indexes or ()),
     }
     return show(data, format_report(report), report.findings, as_json=as_json)

@@ -57,6 +57,14 @@ class TestInfo:
         assert "2 (2 plain), 1 of them empty; 0 to 2 (median 1, mean 1) records each" in out
         assert "open files, at most" in out
 
+    def test_files_of_a_folder_that_are_no_shards_by_their_names_are_told(self, golden, shardmix):
+        ran = shardmix("info", golden)
+        assert ran.code == 0
+        assert "left out  'uneven-00000-of-00005', 'uneven-00001-of-00005', 'uneven-00002-of-00005' and" in ran.out
+        left_out = shardmix("info", golden, "--json").data["left_out"]
+        assert str(golden / "uneven-00004-of-00005") in left_out
+        assert shardmix("info", golden / "*.tfrecord", "--json").data["left_out"] == []
+
 
 class TestIndex:
     def test_only_what_changed_is_scanned(self, golden, shardmix):
@@ -84,6 +92,11 @@ class TestIndex:
         for name in ("uneven-00002-of-00005", "examples.tfrecord"):
             create_index(str(golden / name), str(tmp_path / "theirs"))
             assert (golden / f"{name}.idx").read_text() == (tmp_path / "theirs").read_text()
+
+    def test_compressed_shards_alone_say_that_there_is_no_idx(self, golden, shardmix):
+        ran = shardmix("index", golden / "examples.gzip.tfrecord", "--idx")
+        assert (ran.code, "1 compressed shard can have no .idx" in ran.out) == (0, True)
+        assert "no .idx" not in shardmix("index", golden / "examples.gzip.tfrecord").out
 
     def test_damage_is_named_and_the_rest_indexed(self, make_corpus, shardmix):
         pattern = make_corpus([3, 2])
