@@ -214,7 +214,7 @@ def format_report(report: MixingReport) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     table = [row[0].ljust(widths[0]) + "".join("  " + row[i].rjust(widths[i]) for i in (1, 2, 3)) for row in rows]
     of_pass = "" if report.num_rows == report.num_records else f" (of {report.num_records:,} in the corpus)"
-    batches = f"{report.num_batches:,} batches of {report.batch_size:,}"
+    batches = f"{report.num_batches:,} batch{'' if report.num_batches == 1 else 'es'} of {report.batch_size:,}"
     head = f"{batches}, {report.num_rows:,} rows{of_pass}, {report.num_files:,} files"
     return [head, "", *table, "", f"plain: a DataLoader with {report.plain_loader}", *_format_key(report)]
 

@@ -16,6 +16,7 @@ from ..format.corpus import Corpus
 from ..runtime.needs import RunSettings
 from . import options
 from .findings import Finding
+from .plot import check_plot, plot_mixing
 from .recommend import Recommendation, format_recommendation, recommend_settings
 from .survey import survey_shards
 from .texts import show
@@ -130,6 +131,8 @@ def command(
     """
     if memory is not None and not recommend:
         raise click.UsageError("--memory is for --recommend")
+    if plot is not None:
+        check_plot(plot)
     memory_bytes = (memory or DEFAULT_MEMORY) if recommend else None
     run = measure_shards(
         patterns,
@@ -141,8 +144,6 @@ def command(
         index=index,
     )
     if plot is not None:
-        from .plot import plot_mixing
-
         plot_mixing(run.report, plot)
     return show(as_data(run), format_run(run, memory_bytes), run.findings, as_json=as_json)
 

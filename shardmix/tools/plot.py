@@ -6,6 +6,7 @@ Rule 2: single batches are drawn, evenly chosen where there are many: an average
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +26,12 @@ def plot_mixing(report: MixingReport, path: str) -> None:
 
         plot_mixing(measure_mixing(loader), "mixing.png")
 
-    Raises ImportError without matplotlib.
+    Raises what `check_plot` does.
     """
-    try:
-        from matplotlib.colors import LogNorm
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"{path}: drawing needs matplotlib; pip install 'shardmix[plot]'") from error
+    check_plot(path)
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     axes: Any = figure.subplots(1, 3, sharey=True)
     least = max(min(1 / report.batch_size, 0.5), min(TICKS))  # one row; what is nothing at all is white
@@ -55,6 +55,21 @@ def plot_mixing(report: MixingReport, path: str) -> None:
     engine: Any = figure.get_layout_engine()
     engine.set(rect=(0, 0.04, 1, 0.96))
     figure.savefig(path)
+
+
+def check_plot(path: str) -> None:
+    """Tell before the work that a picture cannot be drawn to a file of this name.
+
+    Raises ImportError without matplotlib, ValueError for an ending that it does not know.
+    """
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ImportError(f"{path}: drawing needs matplotlib; pip install 'shardmix[plot]'") from error
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    ending = os.path.splitext(path)[1].removeprefix(".").lower()
+    if ending and ending not in known:
+        raise ValueError(f"{path}: no kind of picture is called {ending!r}, expected one of {', '.join(known)}")
 
 
 def _draw_panel(axis: Any, mixing: Mixing, norm: Any) -> Any:

@@ -84,6 +84,12 @@ class TestPlot:
                 writer.write({"a": number})
         ran = shardmix("mix", tmp_path / "0", "--num-workers", "0", "--batch-size", "2", "--plot", tmp_path / "p.png")
         assert (ran.code, (tmp_path / "p.png").exists()) == (0, True)
+        assert f"{(records + 1) // 2} batch{'' if records == 1 else 'es'} of 2, " in ran.out
+
+    def test_a_picture_of_no_known_kind_is_refused_before_the_run(self, tmp_path, shardmix):
+        pytest.importorskip("matplotlib")
+        ran = shardmix("mix", tmp_path / "not looked for", "--plot", "mixing.txt")
+        assert (ran.code, "'txt', expected one of" in ran.err, "png" in ran.err) == (2, True, True)
 
 
 class TestRecommend:
