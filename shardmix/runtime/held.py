@@ -142,11 +142,12 @@ class HeldRecords:
         limit = self._wanted_bytes + self._wanted_bytes // 4 + READ_SLACK_BYTES
         if self._buffer_bytes <= limit:
             return
-        for number, block in sorted(self._blocks.items(), key=lambda item: item[1].wanted_bytes / item[1].buffer.size):
+        emptiest = [item for item in self._blocks.items() if item[1].is_mostly_unwanted()]
+        emptiest.sort(key=lambda item: item[1].wanted_bytes / item[1].buffer.size)
+        for number, block in emptiest:
             if self._buffer_bytes <= limit:
                 return
-            if block.is_mostly_unwanted():
-                self._compact(number, block)
+            self._compact(number, block)
 
     def _take_damages(self, lanes: IntArray, arrivals: IntArray) -> dict[int, CorruptShardError]:
         if not self._damages:
