@@ -46,6 +46,25 @@ def test_a_pool_keeps_no_more_than_its_limit() -> None:
     assert BufferPool(0).take(SIZE).nbytes == SIZE
 
 
+def test_a_buffer_that_comes_back_in_the_middle_of_a_search_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the garbage collector, or another thread, drops the last view just then."""
+    pool = BufferPool(2 * SIZE)
+    buffers = [pool.take(size) for size in (SIZE // 2, SIZE, 2 * SIZE)]
+    late = [buffers.pop()]
+    buffers.clear()  # two are free, and the third is too much for the limit
+    find = pool._find
+
+    def drop_and_find(num_bytes: int) -> object:
+        late.clear()
+        return find(num_bytes)
+
+    monkeypatch.setattr(pool, "_find", drop_and_find)
+    taken = pool.take(SIZE)
+    assert (len(taken), pool.free_bytes) == (SIZE, SIZE // 2)
+    del taken  # takes along what came back just then
+    assert pool.free_bytes == SIZE
+
+
 @pytest.mark.parametrize("num_bytes", [65536, 65537, 100_000, 10**6, 2**20, 2**20 + 1, 10**9])
 def test_sizes_are_rounded_up_by_an_eighth_at_most(num_bytes: int) -> None:
     assert num_bytes <= round_up(num_bytes) <= num_bytes * 9 // 8
@@ -121,6 +140,20 @@ def test_what_is_held_takes_at_most_twice_its_bytes(payload_bytes: int, monkeypa
         small = 8 * (1 << 14)  # eight blocks that are too small to bother
         assert lane.held.buffer_bytes <= max(2 * left * (payload_bytes + FRAME_BYTES), small)
     assert lane.held.buffer_bytes == 0
+
+
+def test_blocks_of_which_only_empty_records_are_held_shrink_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "READ_SLACK_BYTES", 0)
+    records = HeldRecords(BufferPool(0))
+    lane, length = np.zeros(2, np.int64), np.array([SIZE, 0])
+    start = HEADER_BYTES + np.array([0, SIZE + FRAME_BYTES])
+    for first in (0, 2, 4):
+        read = RecordsRead(np.zeros(SIZE + 2 * FRAME_BYTES, np.uint8), start, length, lane, lane, {})
+        records.add(lane, np.array([first, first + 1]), read)
+    for first in (0, 2, 4):
+        records.release(lane[:1], np.array([first]))
+    assert records.buffer_bytes == 0
+    assert records.release(np.zeros(3, np.int64), np.array([1, 3, 5])).table[LENGTH].tolist() == [0, 0, 0]
 
 
 def test_a_long_lane_keeps_a_short_table() -> None:
