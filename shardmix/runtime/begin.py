@@ -17,6 +17,7 @@ from typing import Any
 
 from ..order.schedule import Schedule
 from .assemble import Assembler
+from .damages import SkipBudget
 from .dataset import Opened
 from .feeds import Delivery, MapFeed, PlannedSteps, Round, ShardFeed, Steps
 from .limits import Counts, count_cores, time_mixing
@@ -47,7 +48,7 @@ class Run:
     drop_last: bool
     in_order: bool
     schedule: UserSchedule | None
-    max_corrupt: int | None
+    skips: SkipBudget
     seed: Callable[[int], int]  # epoch → seed of the workers' generators
 
     @property
@@ -64,7 +65,7 @@ class Run:
             workers.views,
             self.counts,
             workers_choose=not self.in_order,
-            max_damages=self.max_corrupt,
+            skips=self.skips,
         )
 
 

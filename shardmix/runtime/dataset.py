@@ -27,6 +27,7 @@ from ..format.records import IntArray
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
 from ..order.split import Split
+from .damages import DamageLog
 from .epochs import SharedEpoch
 from .parse import Parser
 from .ranks import World, resolve_world
@@ -116,7 +117,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         self._counts: IntArray = self._index.counts
         if not self._counts.any():
             raise ValueError(f"{self._index.corpus.parent}: no records in {len(self._counts)} shards, expected at least one")
-        self._epochs, self._stream = SharedEpoch(), StreamProgress()
+        self._epochs, self._stream, self._damage_log = SharedEpoch(), StreamProgress(), DamageLog()
         self._opened: dict[int, Opened] = {}
         self._told_world: World | None = None  # in a worker that was not forked: what the main process found
 

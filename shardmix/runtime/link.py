@@ -8,18 +8,16 @@ Rule 2: a problem is raised here, in the main process, where the row that caused
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .damages import SkipBudget
 from .handoff import Bytes, Chunk, StructureReader, read_chunk
 from .limits import Counts, WorkerTimes
 from .problem import Problem
 from .requests import MapWork, Reply, Request, ShardWork, Work
-
-logger = logging.getLogger("shardmix")
 
 
 class PassGivenUp(Exception):
@@ -44,14 +42,13 @@ class Link:
         counts: Counts,
         *,
         workers_choose: bool,
-        max_damages: int | None,
+        skips: SkipBudget,
     ) -> None:
         self._generation, self._num_slabs, self._views = generation, num_slabs, views
-        self._counts, self._workers_choose, self._max_damages = counts, workers_choose, max_damages
+        self._counts, self._workers_choose, self._skips = counts, workers_choose, skips
         self._structures: dict[int, StructureReader] = {}
         self._num_asked: dict[int, int] = {}
         self._outstanding: dict[int, deque[Work | None]] = {}
-        self._damages_before = counts.damages
         self.replies: Iterator[Reply] = iter(())
 
     def request(self, worker: int, work: Work | None) -> Request:
@@ -113,6 +110,4 @@ class Link:
         counts.workers.setdefault(reply.worker, WorkerTimes()).add(reply.spent, reply.seconds)
         for damage in reply.damages:
             counts.damages += 1
-            logger.warning("skipped: %s", damage)
-            if self._max_damages is not None and counts.damages - self._damages_before > self._max_damages:
-                raise damage
+            self._skips.skip(damage)

@@ -24,6 +24,7 @@ from ..order.hashing import WORKERS, hash64
 from ..order.schedule import UNEVEN
 from .assemble import Assembler
 from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers, threads_of
+from .damages import DamageLog, SkipBudget
 from .dataset import Opened, ShardDataset
 from .limits import Counts, UserClock, describe_limit
 from .memory import BatchMemory
@@ -231,8 +232,9 @@ class MixLoader(DataLoader[Any]):
             return self._begin_shards(self.dataset, start)
         generator = self.generator if self.generator is not None else torch.default_generator
         seed = partial(hash64, WORKERS, generator.initial_seed(), self._number)
+        assembler = self._assembler(with_source=False, fill_holes=False)
         workers = self._take_workers(None, self.num_workers)
-        run = self._run(start, workers, self._assembler(with_source=False, fill_holes=False), seed)
+        run = self._run(start, workers, assembler, seed, SkipBudget(DamageLog()))
         if self._sampler_state is None:
             return begin(deliver_iterable(run), workers, ahead=self.num_workers > 0)
         self._sampler_state.begin(start)
@@ -243,13 +245,14 @@ class MixLoader(DataLoader[Any]):
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
         plan = self._plan = plan_shards(dataset, self._batching(), start.place.first_row, self._lanes)
         num_workers = number_of_workers(self.num_workers, plan.schedule.lanes, plan.world.world_size)
-        workers = self._take_workers(plan.opened, num_workers)
         assembler = self._assembler(dataset.with_source, dataset.on_hole == "fill")
-        run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), dataset.max_corrupt)
+        workers = self._take_workers(plan.opened, num_workers)
+        skips = SkipBudget(dataset._damage_log, dataset.max_corrupt)
+        run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), skips)
         return begin(deliver_shards(run, plan.world, plan.schedule), workers, ahead=True)
 
     def _run(
-        self, start: Start, workers: Hosts, assembler: Assembler, seed: Callable[[int], int], max_corrupt: int | None = None
+        self, start: Start, workers: Hosts, assembler: Assembler, seed: Callable[[int], int], skips: SkipBudget
     ) -> Run:
         return Run(
             start=start,
@@ -260,7 +263,7 @@ class MixLoader(DataLoader[Any]):
             drop_last=self.drop_last,
             in_order=self.in_order or self.num_workers == 0,
             schedule=self.schedule,
-            max_corrupt=max_corrupt,
+            skips=skips,
             seed=seed,
         )
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import Sampler
 
+from ..errors import CorruptShardError
 from ..format.columns import IntArray
 from ..order.schedule import Schedule
 from .handoff import Packed
@@ -78,7 +79,7 @@ class Reply(NamedTuple):
     ended: bool  # a stream has no more rows
     is_stale: bool  # the pass had been given up
     problem: Problem | BaseException | None
-    damages: tuple[Exception, ...]
+    damages: tuple[CorruptShardError, ...]
     spent: Spent = NOTHING_SPENT
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch.utils.data._utils.worker as torch_worker
 from torch.utils.data import Dataset, get_worker_info
 
+from ..errors import CorruptShardError
 from ..format.columns import Allocate, Column, IntArray
 from ..order.schedule import BatchRows
 from .dataset import Opened, RowSource, ShardDataset
@@ -40,7 +41,7 @@ class Answer(NamedTuple):
     kept: IntArray
     source: IntArray = NO_SOURCE
     ended: bool = False
-    damages: tuple[Exception, ...] = ()
+    damages: tuple[CorruptShardError, ...] = ()
     spent: Spent = NOTHING_SPENT
 
 
@@ -144,7 +145,13 @@ class MapAnswers:
     def _load(self, indices: Sequence[Any]) -> list[Any]:
         load_many = getattr(self._dataset, "__getitems__", None)
         if load_many is not None:
-            return list(load_many(indices))
+            samples = list(load_many(indices))
+            if len(samples) != len(indices):
+                raise ValueError(
+                    f"{type(self._dataset).__name__}.__getitems__: got {len(samples)} items for {len(indices)} indices, expected "
+                    "as many; return an item for each, or leave items out in the sampler"
+                )
+            return samples
         samples = []
         for index in indices:
             try:

@@ -9,17 +9,17 @@ Rule 4: the place of a worker is how many of its rows it has passed, holes too. 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptShardError, StateMismatchError, describe_place
+from ..errors import StateMismatchError
 from ..format.records import IntArray
 from ..order.schedule import BatchRows
 from .buffers import BufferPool
+from .damages import SkipBudget
 from .epochs import SharedEpoch
 from .fetch import Fetched, RowReader
 from .ranks import World
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 MAX_CHUNK_ROWS = 4096
-
-_logger = logging.getLogger("shardmix")
 
 
 class Host(NamedTuple):
@@ -111,7 +109,7 @@ def iterate_samples(dataset: ShardDataset, opened: Opened, host: Host, place: St
     limit = DEFAULT_CACHE_BYTES if dataset.cache_bytes is None else dataset.cache_bytes
     reader = RowReader(RecordReader(opened.index, opened.shares, dataset.verify, BufferPool(limit)), opened.plan)
     parser = dataset._make_parser(opened)
-    skips = SkipBudget(dataset.on_corrupt, dataset.max_corrupt)
+    skips = SkipBudget(dataset._damage_log, dataset.max_corrupt, raises=dataset.on_corrupt == "raise")
     epoch, passed = place.epoch, place.rows
     try:
         for rows, fetched in _fetch_chunks(reader, opened, host, epoch, passed):
@@ -120,7 +118,7 @@ def iterate_samples(dataset: ShardDataset, opened: Opened, host: Host, place: St
             for row, sample in parser.iter_samples(block, epoch):
                 at = int(kept[row])
                 while damages and damages[-1][0] < at:
-                    skips.pass_over(damages.pop()[1])
+                    skips.skip(damages.pop()[1])
                 if dataset.with_source:
                     address = (int(block.shard[row]), int(block.record[row]), int(rows.lane[at]))
                     sample = attach_source(sample, Source._make((epoch, *address, host.worker, False, False)))
@@ -128,7 +126,7 @@ def iterate_samples(dataset: ShardDataset, opened: Opened, host: Host, place: St
                 yield sample
             passed += len(rows.row)
             while damages:
-                skips.pass_over(damages.pop()[1])
+                skips.skip(damages.pop()[1])
     finally:
         reader.close()
 
@@ -151,26 +149,3 @@ def _fetch_chunks(
         position += places
         if 2 * len(row) <= MAX_CHUNK_ROWS and 2 * int(fetched.block.length.sum()) <= CHUNK_BYTES:
             places *= 2
-
-
-class SkipBudget:
-    """What to do with a damaged record: raise it; or pass over it and count it, logged once for all records of one break."""
-
-    def __init__(self, on_corrupt: str, max_corrupt: int | None) -> None:
-        self._raises = on_corrupt == "raise"
-        self._limit = max_corrupt
-        self._logged: set[tuple[str, str]] = set()
-        self.num_skipped = 0
-
-    def pass_over(self, damage: CorruptShardError) -> None:
-        """Skip one record. Raises its damage when that is not to be skipped, or there is too much of it."""
-        if self._raises:
-            raise damage
-        self.num_skipped += 1
-        if self._limit is not None and self.num_skipped > self._limit:
-            damage.add_note(f"shardmix: this is skipped record number {self.num_skipped} of the pass, max_corrupt={self._limit}")
-            raise damage
-        text = str(damage).removeprefix(describe_place(damage.path, damage.record, damage.offset))
-        if (damage.path, text) not in self._logged:  # a break of a compressed stream loses all records behind it
-            self._logged.add((damage.path, text))
-            _logger.warning("skipped: %s", damage)

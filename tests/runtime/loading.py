@@ -125,6 +125,16 @@ def id_in(record: memoryview) -> int:
     return int(data[start:stop])
 
 
+class Forgetful(Dataset[int]):
+    """Gives items together, and leaves some out."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [index for index in indices if index != 6]
+
+
 class Squares(Dataset[tuple[int, torch.Tensor]]):
     """Item i is (i, i² as a tensor)."""
 

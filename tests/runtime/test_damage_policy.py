@@ -79,7 +79,10 @@ class TestSkipping:
         self, damaged: Path, num_workers: int, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING, "shardmix"):
-            ids(make_loader(damaged, num_workers, on_corrupt="skip"))
+            loader = make_loader(damaged, num_workers, on_corrupt="skip")
+            for _ in range(3):
+                ids(loader)
+        assert loader.stats()["damages"] == 3 * 3
         assert len(caplog.messages) == 3
         for shard, record in self.DAMAGED:
             place = f"{damaged}/{shard}-0.tfrecord record {record} at byte "
@@ -91,6 +94,14 @@ class TestSkipping:
         assert sum(map(len, ids(make_loader(damaged, num_workers, on_corrupt="skip", max_corrupt=3)))) == sum(COUNTS) - 3
         with pytest.raises(CorruptShardError, match="payload CRC mismatch"):
             ids(make_loader(damaged, num_workers, on_corrupt="skip", max_corrupt=2))
+
+    @pytest.mark.parametrize("num_workers", [0, 3])
+    def test_the_budget_is_of_each_pass_alone(self, damaged: Path, num_workers: int) -> None:
+        loader = make_loader(damaged, num_workers, on_corrupt="skip", max_corrupt=3)
+        passes = [iter(loader), iter(loader)]
+        both = [batch["id"].tolist() for pair in zip(*passes, strict=True) for batch in pair]
+        assert sum(map(len, both)) == 2 * (sum(COUNTS) - 3)
+        ids(loader)
 
     def test_filled_rows_are_rows_of_the_same_batch(self, damaged: Path) -> None:
         shrunk = ids(make_loader(damaged, on_corrupt="skip"))
