@@ -39,6 +39,8 @@ from .stream import Host, StreamProgress, iterate_samples, order_of_stream
 __all__ = ["Filled", "Opened", "RowSource", "ShardDataset"]
 
 INFLATION_LIMIT = 1.5
+# … and so many compressed bytes again, about a second's work: less is not worth a user's attention.
+INFLATION_BYTES = 64 << 20
 
 
 class ShardDataset(torch.utils.data.IterableDataset[Any]):
@@ -242,7 +244,7 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
                 self.shuffle,
                 self._index.compressed,
             )
-            _warn_of_inflation(plan)
+            _warn_of_inflation(plan, int(self._index.sizes[self._index.compressed].sum()))
             num_rows = plan.num_records if self.num_taken is None else min(self.num_taken, plan.num_records)
             opened = self._opened[number] = Opened(self._index, self._find_schema(), plan, num_rows, self.shares)
         return opened
@@ -313,11 +315,12 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
         return state
 
 
-def _warn_of_inflation(plan: Plan) -> None:
+def _warn_of_inflation(plan: Plan, compressed_bytes: int) -> None:
     """Say when tracks begin inside compressed shards so often that an epoch inflates far more than the corpus."""
     factor = plan.inflation()
+    is_much = factor > INFLATION_LIMIT and (factor - 1) * compressed_bytes > INFLATION_BYTES
     info = get_worker_info()
-    if factor > INFLATION_LIMIT and (info is None or info.id == 0):
+    if is_much and (info is None or info.id == 0):
         warnings.warn(
             f"an epoch inflates {factor:.1f} times the bytes of the compressed shards: {plan.lanes} lanes of "
             f"{plan.effective_cycle_length} tracks begin inside {int((plan.counts > 0).sum())} shards, which can only be "

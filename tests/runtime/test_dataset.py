@@ -139,10 +139,17 @@ def test_compressed_shards_give_the_same_records(make_corpus: MakeCorpus, compre
     assert sorted(found) == [*range(30), *range(1000, 1040)]
 
 
-def test_few_compressed_shards_warn_with_the_figure_and_the_remedy(make_corpus: MakeCorpus) -> None:
+def test_few_compressed_shards_warn_with_the_figure_and_the_remedy(
+    make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmix.runtime.dataset.INFLATION_BYTES", 0)
     dataset = ShardDataset(make_corpus([300], compression_type="gzip"))
     with pytest.warns(UserWarning, match=r"inflates \d+\.\d times the bytes .* 16 lanes .* rewrite them as more shards"):
         len(dataset)
+
+
+def test_few_small_compressed_shards_are_not_worth_a_warning(make_corpus: MakeCorpus) -> None:
+    assert len(ShardDataset(make_corpus([300], compression_type="gzip"))) == 300
 
 
 def test_features_are_inferred(make_corpus: MakeCorpus) -> None:
