@@ -95,6 +95,8 @@ class MixLoader(DataLoader[Any]):
         repeat: int | None = 1,
     ) -> None:
         _check_arguments(batch_size, batch_sampler, uneven, schedule, repeat, in_order)
+        if shuffle and isinstance(dataset, ShardDataset):
+            raise ValueError("shuffle=True: a ShardDataset shuffles by itself, unless it has shuffle=False; leave it out here")
         own_generator: torch.Generator | None = None
         is_map = not isinstance(dataset, torch.utils.data.IterableDataset)
         if is_map and shuffle and generator is None and sampler is None and batch_sampler is None:

@@ -270,3 +270,8 @@ def test_torchs_loader_gives_the_same_samples(pattern: str) -> None:
     """What the tests above compare with is itself right."""
     torchs: Iterator[Any] = iter(DataLoader(ParsedDataset(pattern), batch_size=12))
     assert sorted(ids_of(torchs)) == IDS
+
+
+def test_shuffle_is_said_to_the_data_set(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"shuffle=True: a ShardDataset shuffles by itself"):
+        MixLoader(ParsedDataset(pattern), batch_size=4, shuffle=True)
