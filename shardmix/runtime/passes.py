@@ -43,6 +43,10 @@ class Mixer(Protocol):
         """End the pass and give back what it uses. Closing twice is allowed."""
         ...
 
+    def give_up(self) -> None:
+        """Let the pass end; waits for no thread."""
+        ...
+
 
 class InlineMixer:
     """Mixes in the thread of the user."""
@@ -59,6 +63,9 @@ class InlineMixer:
             self._is_closed = True
             self._deliveries.close()
             self._release()
+
+    def give_up(self) -> None:
+        self.close()
 
 
 class ThreadMixer:
@@ -92,13 +99,16 @@ class ThreadMixer:
         return delivery
 
     def close(self) -> None:
+        self.give_up()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def give_up(self) -> None:
         with self._ending:
             self._is_closed = True
             if not self._is_released:
                 self._hurry()
         self._room.release()
-        if self._thread is not threading.current_thread():  # garbage may be collected anywhere
-            self._thread.join()
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -156,7 +166,7 @@ class MixIterator:
         try:
             if self._mixer is None:
                 self._mixer = self._begin()
-                self._finalizer = weakref.finalize(self, self._mixer.close)
+                self._finalizer = weakref.finalize(self, _end_dropped, self._mixer)
             delivery = self._mixer.get()
         except BaseException:
             self.close()
@@ -172,4 +182,17 @@ class MixIterator:
         """End the pass now: workers that are not persistent end, memory comes back. Closing twice is allowed."""
         self._is_ended = True
         if self._mixer is not None:
-            self._finalizer()
+            self._finalizer.detach()
+            self._mixer.close()
+
+
+def _end_dropped(mixer: Mixer) -> None:
+    """End the pass of an iterator that nobody holds any more.
+
+    Garbage is collected in whichever thread is at work. It may be one that the pass itself waits for as it ends: a reader, or one
+    that feeds a queue of torch's. All those are daemons, so no daemon waits here.
+    """
+    if threading.current_thread().daemon:
+        mixer.give_up()
+    else:
+        mixer.close()

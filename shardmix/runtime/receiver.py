@@ -53,3 +53,8 @@ class Receiver:
         """End the pass. Closing twice is allowed."""
         self._report.close()
         self._mixer.close()
+
+    def give_up(self) -> None:
+        """Let the pass end; waits for no thread."""
+        self._report.close()
+        self._mixer.give_up()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Generator
+from itertools import count
 from typing import Any
 
 import pytest
 
+from shardmix import FixedLenFeature, MixLoader, ShardDataset
 from shardmix.runtime.feeds import Delivery
+from shardmix.runtime.limits import Counts, UserClock
 from shardmix.runtime.link import PassGivenUp
-from shardmix.runtime.passes import AHEAD, InlineMixer, ThreadMixer
+from shardmix.runtime.passes import AHEAD, InlineMixer, MixIterator, ThreadMixer
+from shardmix.runtime.rows import RowSource
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -136,3 +141,42 @@ def test_without_a_thread_a_batch_is_made_when_it_is_asked_for() -> None:
     mixer.close()
     mixer.close()
     assert log.did == ["closed", "released"]
+
+
+def test_garbage_that_a_reader_of_the_pass_collects_ends_the_pass(
+    make_corpus: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mixer waits for its readers as it ends, so a reader must not wait for the mixer."""
+    is_dropped, fill = threading.Event(), RowSource.fill
+    fills = count()
+
+    def fill_and_collect(*arguments: Any) -> Any:
+        if next(fills) > 1:
+            is_dropped.wait()
+            gc.collect()
+        return fill(*arguments)
+
+    monkeypatch.setattr(RowSource, "fill", fill_and_collect)
+    dataset = ShardDataset(make_corpus([50, 50]), features={"id": FixedLenFeature((), "int64")})
+    cycle: list[Any] = [iter(MixLoader(dataset, batch_size=4))]
+    next(cycle[0])
+    cycle.append(cycle)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        del cycle
+        is_dropped.set()
+        assert wait_until(lambda: not any(thread.name.startswith("shardmix-") for thread in threading.enumerate()))
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def test_closing_in_a_daemon_waits_for_the_pass() -> None:
+    log = Log()
+    iterator = MixIterator(lambda: start(log, 10), lambda _: None, lambda: 10, UserClock(Counts()))
+    next(iterator)
+    daemon = threading.Thread(target=iterator.close, daemon=True)
+    daemon.start()
+    daemon.join()
+    assert log.did == ["hurried", "closed", "released"]
