@@ -171,9 +171,10 @@ class SlabWriter:
             end = start + math.prod(shape) * kind.itemsize
             places.append((shape, kind, start))
         if end > self._memory.array.size:
+            larger = self._make_memory(round_to_pages(end + end // 4))  # where there is no memory, what there was stays
             self._replaced.append(self._memory.array)
             self._memory.close()
-            self._memory = self._make_memory(round_to_pages(end + end // 4))
+            self._memory = larger
         self._used = end
         memory = self._memory.array
         return [np.ndarray(shape, kind, memory, start) for shape, kind, start in places]

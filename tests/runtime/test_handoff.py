@@ -170,3 +170,22 @@ def test_shared_bytes_have_no_name_and_end_with_their_owner() -> None:
     del shared
     with pytest.raises(OSError):
         os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_slab_that_cannot_grow_stays_as_it_was(make: Make) -> None:
+    def make_or_fail(num_bytes: int) -> Any:
+        if num_bytes > 10**6:
+            raise OSError("no memory left")
+        return make(num_bytes)
+
+    writer = SlabWriter(make_or_fail)
+    writer.begin()
+    with pytest.raises(OSError, match="no memory left"):
+        writer.allocate([((10**6,), "uint8")])
+    writer.begin()
+    expected = chunk_of(7)
+    packed = writer.finish(expected, pickle.dumps(expected.structure))
+    memory = writer._memory.array if packed.memory is not None else attach(writer._memory.address)
+    assert_same(read_chunk(memory, packed, StructureReader().read(memory, packed)), expected)
+    writer.close()
