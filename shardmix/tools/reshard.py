@@ -48,6 +48,7 @@ class ReshardReport(NamedTuple):
     paths: tuple[str, ...]
     records: tuple[int, ...]  # of each shard
     bytes_on_disk: int
+    others: tuple[str, ...]  # older files that a glob for the new shards would match too
     findings: tuple[Finding, ...]
 
 
@@ -100,7 +101,8 @@ def reshard(
         publish(staging, {str(shard): path for shard, path in enumerate(finals)})
     entries = () if work.compression == "none" else ((0, 0),)
     write_index(finals, lengths, compression=work.compression, entries=[entries] * len(finals))
-    return ReshardReport(tuple(finals), tuple(map(len, lengths)), size, (*survey.findings, *sorted(work.findings)))
+    others = tuple(sorted({*map(os.path.abspath, names.find_others(()))} - {*finals}))
+    return ReshardReport(tuple(finals), tuple(map(len, lengths)), size, others, (*survey.findings, *sorted(work.findings)))
 
 
 @dataclass
@@ -221,7 +223,8 @@ def command(
             executor=executor,
             num_workers=number,
         )
-    data = {"paths": list(report.paths), "records": list(report.records), "bytes": report.bytes_on_disk}
+    data = {**report._asdict(), "bytes": report.bytes_on_disk}
+    del data["bytes_on_disk"], data["findings"]
     return show(data, format_report(report), report.findings, as_json=as_json)
 
 
@@ -229,7 +232,13 @@ def format_report(report: ReshardReport) -> list[str]:
     """The same for people."""
     least, most = min(report.records), max(report.records)
     each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    return [
+    lines = [
         f"{format_count(sum(report.records), 'record')} in {format_count(len(report.paths), 'shard')} of {each}, "
         f"{format_bytes(report.bytes_on_disk)}: {report.paths[0]}{' …' if len(report.paths) > 1 else ''}"
     ]
+    if report.others:
+        lines.append(
+            f"warning: {format_count(len(report.others), 'older file')} beside them would be read by a glob for the new shards: "
+            f"{report.others[0]}{' …' if len(report.others) > 1 else ''}"
+        )
+    return lines

@@ -148,6 +148,16 @@ class TestCommand:
             assert ran.code == 0
             assert payloads(ran.data["paths"]) == payloads([realdata / row["file"]])
 
+    def test_older_shards_of_the_same_name_are_told(self, make_corpus, tmp_path, monkeypatch, shardmix):
+        monkeypatch.chdir(tmp_path)
+        pattern = make_corpus([4])
+        assert "warning" not in shardmix("reshard", pattern, "new/part", "--shards", "2").out
+        ran = shardmix("reshard", pattern, "new/part", "--shards", "3")
+        assert ran.code == 0
+        assert f"warning: 2 older files beside them would be read by a glob for the new shards: {tmp_path}/new/part-" in ran.out
+        data = shardmix("reshard", pattern, "new/part", "--shards", "4", "--json").data
+        assert (len(data["paths"]), len(data["others"])) == (4, 5)
+
     def test_nothing_is_overwritten(self, make_corpus, shardmix):
         pattern = make_corpus([2])
         ran = shardmix("reshard", pattern, pattern.replace("*", "00000-{}"))
