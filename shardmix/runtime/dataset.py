@@ -136,7 +136,8 @@ class ShardDataset(torch.utils.data.IterableDataset[Any]):
     def parse_batch(self, records: list[memoryview]) -> dict[str, Any]:
         """Columns from some payloads: name → as many rows as records, an array, a tensor, a list or a Ragged; for subclasses.
 
-        How many records come together depends on the batch size and on the number of workers; a row must not depend on it.
+        How many records come together, at least one, depends on the batch size and on the number of workers; a row must not
+        depend on it.
         """
         raise NotImplementedError(
             "parse_batch: for subclasses; without it the payloads are Examples, and `features` says what to decode"

@@ -119,6 +119,8 @@ class Parser:
             return structure_of_features([column.spec for column in columns]), columns
         if self._parse_batch is None:
             raise TypeError("Parser: no schema and no parser given")
+        if not len(block):  # a worker may have no row of a small batch; numpy's stack, for one, takes no empty list
+            return pack_samples([], allocate)
         payloads = _payloads(block)
         began = time.perf_counter()
         try:

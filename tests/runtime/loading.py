@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
@@ -68,6 +69,13 @@ class ParsedDataset(ShardDataset):
 
     def parse(self, record: memoryview) -> Any:
         return {"id": id_in(record), "size": len(record), "seed": sample_seed() % 1000}
+
+
+class StackingDataset(ShardDataset):
+    """A parser of many records, which cannot do with none."""
+
+    def parse_batch(self, records: list[memoryview]) -> dict[str, Any]:
+        return {"id": np.stack([np.int64(id_in(record)) for record in records])}
 
 
 class UnlikeDataset(ShardDataset):

@@ -22,6 +22,7 @@ from tests.runtime.loading import (
     ParsedDataset,
     SkippingDataset,
     Squares,
+    StackingDataset,
     id_in,
     ids_of,
     write_corpus,
@@ -156,6 +157,12 @@ def test_items_that_are_left_out_are_named(num_workers: int, options: dict[str, 
     loader = MixLoader(Forgetful(), batch_size=4, num_workers=num_workers, **options)
     with pytest.raises(ValueError, match=r"Forgetful\.__getitems__: got 3 items for 4 indices"):
         list(loader)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_of_which_a_worker_has_no_row(pattern: str, num_workers: int) -> None:
+    loader = MixLoader(StackingDataset(pattern), batch_size=1, num_workers=num_workers)
+    assert sorted(ids_of(loader)) == IDS
 
 
 class Sleeping(Squares):

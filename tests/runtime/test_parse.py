@@ -232,6 +232,14 @@ def test_a_transform_takes_the_rows_of_parse_batch() -> None:
     assert batch_of(parse.parse_columns(ABC, 0))["x"].tolist() == [0, 2, 4]
 
 
+@pytest.mark.parametrize("transform", [None, lambda sample: sample])
+def test_parse_batch_is_not_called_for_no_records(transform: Any) -> None:
+    """As where a worker has no row of a small batch, or none that is sound."""
+    parse = parser(parse_batch=lambda records: {"x": np.stack(records)}, transform=transform)
+    assert len(parse.parse_columns(block_of(), 0).kept) == 0
+    assert list(parse.iter_samples(block_of(), 0)) == []
+
+
 def test_parse_batch_of_another_number_of_rows_names_both() -> None:
     with pytest.raises(ValueError, match="column 'x' has 2 rows, expected one for each of the 3 records"):
         parser(parse_batch=lambda records: {"x": np.arange(2)}).parse_columns(ABC, 0)
