@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from ..format.columns import Allocate, Column, IntArray, scatter_rows, slice_rows, take_rows
-from .leaves import DENSE, LISTED, SHOWN
 from .samples import Container, Structure, batch_of
+from .shown import DENSE, LISTED, SHOWN
 
 Gathered = Column | list[Any]
 

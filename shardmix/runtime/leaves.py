@@ -1,4 +1,4 @@
-"""Leaves: how one value of a sample becomes a column, and how a column is shown again.
+"""Leaves: how one value of a sample becomes a column; shown.py has the way back.
 
 Rule 1: a leaf is the same place of many samples; it makes a column when all its values are of one type, dtype and shape.
 Rule 2: nothing is changed on the way: a column gives back values of the type, dtype and bits that went in.
@@ -14,7 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from copyreg import dispatch_table
 from io import BytesIO
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,14 +24,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..format.columns import Column, ColumnSpec, IntArray, Shape
 from .marks import RaggedList, RaggedRow
-from .ragged import Ragged
+from .shown import UTF8, as_bfloat16
 
 Array = NDArray[Any]
 _NUMBERS = tuple(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )  # what numpy and torch both have
 _TORCH_NUMBERS = {getattr(torch, name): name for name in _NUMBERS}
-_UTF8 = ("utf-8", "surrogatepass")  # a str may hold lone surrogates, as file names do
 
 
 class NotUniformError(Exception):
@@ -41,7 +40,7 @@ class NotUniformError(Exception):
 class Leaf(NamedTuple):
     """One column to be: what it looks like, and who writes its values once there is memory for them."""
 
-    kind: str  # a key of SHOWN
+    kind: str  # a key of shown.SHOWN
     spec: ColumnSpec
     num_items: int
     lengths: tuple[IntArray, ...]
@@ -109,7 +108,7 @@ def _plan_tensors(values: Sequence[torch.Tensor], name: str) -> Leaf:
     dtype, shape = only(set(map(attrgetter("dtype"), values))), tuple(only(set(map(attrgetter("shape"), values))))
     if dtype is torch.bfloat16:  # numpy has no such dtype; its bits travel
         spec = ColumnSpec(name, "uint16", shape, 0, False)
-        return Leaf("bfloat16", spec, len(values), (), lambda out: torch.stack(list(values), out=_as_bfloat16(out)))
+        return Leaf("bfloat16", spec, len(values), (), lambda out: torch.stack(list(values), out=as_bfloat16(out)))
     if dtype not in _TORCH_NUMBERS:
         raise NotUniformError
     dtype = np.dtype(_TORCH_NUMBERS[dtype])
@@ -121,7 +120,7 @@ def _plan_bytes(values: Sequence[bytes], name: str) -> Leaf:
 
 
 def _plan_strings(values: Sequence[str], name: str) -> Leaf:
-    return _plan_payloads("str", [value.encode(*_UTF8) for value in values], name)
+    return _plan_payloads("str", [value.encode(*UTF8) for value in values], name)
 
 
 def plan_objects(values: Sequence[Any], name: str) -> Leaf:
@@ -182,10 +181,6 @@ def _is_plain(value: torch.Tensor) -> bool:
     return not (value.is_nested or value.requires_grad) and value.layout is torch.strided and value.device.type == "cpu"
 
 
-def _as_bfloat16(values: Array) -> torch.Tensor:
-    return torch.from_numpy(values).view(torch.bfloat16)
-
-
 _PLANS: dict[type, Callable[[Any, str], Leaf]] = {
     int: _plan_numbers("int", "int64"),
     float: _plan_numbers("float", "float64"),
@@ -220,88 +215,3 @@ def _reduce_tensor(value: torch.Tensor) -> Any:
     if _is_plain(value) and value.dtype in _TORCH_NUMBERS:
         return torch.from_numpy, (value.resolve_conj().resolve_neg().numpy(),)
     return value.__reduce_ex__(5)  # type: ignore[no-untyped-call]
-
-
-def _bounds(lengths: IntArray) -> Iterator[tuple[int, int]]:
-    return pairwise(accumulate(lengths.tolist(), initial=0))
-
-
-def _offsets(lengths: IntArray) -> torch.Tensor:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return torch.from_numpy(offsets)
-
-
-def _tensor_of(column: Column) -> torch.Tensor:
-    return torch.from_numpy(column.values)
-
-
-def _bfloat16_of(column: Column) -> torch.Tensor:
-    return _as_bfloat16(column.values)
-
-
-def _payloads_of(column: Column) -> list[bytes]:
-    data = memoryview(column.values)  # type: ignore[arg-type]
-    return [bytes(data[start:stop]) for start, stop in _bounds(column.lengths[-1])]
-
-
-def _strings_of(column: Column) -> list[str]:
-    data = memoryview(column.values)  # type: ignore[arg-type]
-    return [str(data[start:stop], *_UTF8) for start, stop in _bounds(column.lengths[-1])]
-
-
-def _objects_of(column: Column) -> list[Any]:
-    data = memoryview(column.values)  # type: ignore[arg-type]
-    return [pickle.loads(data[start:stop]) for start, stop in _bounds(column.lengths[-1])]
-
-
-def _show_ragged(column: Column) -> Any:
-    """A Ragged, within another for each further level; for bytes, nested lists."""
-    if column.spec.is_bytes:
-        return _group(_payloads_of(column), column.lengths[:-1])
-    shown: Any = torch.from_numpy(column.values)
-    for lengths in reversed(column.lengths):
-        shown = Ragged(shown, _offsets(lengths))
-    return shown
-
-
-def _ragged_rows_of(column: Column) -> list[Any]:
-    spec = column.spec
-    if spec.is_bytes:
-        rows: list[Any] = _payloads_of(column)
-    else:
-        rows = [column.values[start:stop].copy() for start, stop in _bounds(column.lengths[-1])]
-    if spec.levels == 1:
-        return [row.view(RaggedRow) for row in rows]
-    return [RaggedList(row, spec) for row in _group(rows, column.lengths[:-1])]
-
-
-def _group(items: list[Any], levels: Sequence[IntArray]) -> list[Any]:
-    for lengths in reversed(levels):
-        items = [items[start:stop] for start, stop in _bounds(lengths)]
-    return items
-
-
-class Shown(NamedTuple):
-    """The two ways back from a column."""
-
-    batch: Callable[[Column], Any]  # without a copy of the values
-    rows: Callable[[Column], list[Any]]  # one value a row, each owning its memory
-
-
-SHOWN = {
-    "int": Shown(_tensor_of, lambda column: column.values.tolist()),
-    "float": Shown(_tensor_of, lambda column: column.values.tolist()),
-    "bool": Shown(_tensor_of, lambda column: column.values.tolist()),
-    "scalar": Shown(_tensor_of, lambda column: list(column.values)),
-    "array": Shown(_tensor_of, lambda column: [np.array(row) for row in column.values]),
-    "tensor": Shown(_tensor_of, lambda column: [row.clone() for row in _tensor_of(column)]),
-    "bfloat16": Shown(_bfloat16_of, lambda column: [row.clone() for row in _bfloat16_of(column)]),
-    "bytes": Shown(_payloads_of, _payloads_of),
-    "str": Shown(_strings_of, _strings_of),
-    "ragged": Shown(_show_ragged, _ragged_rows_of),
-    "object": Shown(_objects_of, _objects_of),
-}
-
-DENSE = frozenset(kind for kind, shown in SHOWN.items() if shown.batch is _tensor_of)  # a tensor over the column's array
-LISTED = frozenset(("bytes", "str"))  # one object a row, in a batch as in a sample

@@ -4,7 +4,7 @@ Rule 1: samples of one structure, dtype and shape are packed column by column; a
 Rule 2: a batch made of columns equals what `collate` makes of the same samples; samples made of columns equal those packed.
 Rule 3: `collate` equals torch's default_collate, except that marked values (marks.py) and Ragged become Ragged.
 
-leaves.py knows how one value travels; here are the containers around the values.
+leaves.py and shown.py know how one value travels; here are the containers around the values.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from torch.utils.data._utils.collate import collate as torch_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..format.columns import Allocate, Column, ColumnSpec, allocate_arrays
-from .leaves import SHOWN, Leaf, NotUniformError, only, plan_leaf, plan_objects, plan_ragged_lists, plan_ragged_rows
+from .leaves import Leaf, NotUniformError, only, plan_leaf, plan_objects, plan_ragged_lists, plan_ragged_rows
 from .marks import RaggedList, RaggedRow, mark_ragged
 from .ragged import Ragged, concatenate_ragged
+from .shown import SHOWN
 from .source_rows import Source, attach_source
 
 __all__ = [
@@ -54,7 +55,7 @@ class Structure(NamedTuple):
     """How the columns of a chunk make a sample: the leaves in order, and the containers around them.
 
     Equal structures compare equal and pickle to equal bytes. `layout` nests Containers around the numbers of the leaves;
-    `kinds` says per leaf how it is shown: a key of leaves.SHOWN ("object": a pickled sample).
+    `kinds` says per leaf how it is shown: a key of shown.SHOWN ("object": a pickled sample).
     """
 
     specs: tuple[ColumnSpec, ...]
