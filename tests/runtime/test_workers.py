@@ -210,7 +210,8 @@ def test_user_code_runs_in_one_thread(tmp_path: Path, monkeypatch: pytest.Monkey
     assert seen == {"shardmix-mixer"}
 
 
-def test_files_are_closed_with_the_pass(tmp_path: Path) -> None:
+def test_files_are_closed_with_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 0)  # chunks of one batch: no file is read to its end ahead
     loader = MixLoader(ShardDataset(write_corpus(tmp_path / "corpus"), features=FEATURES, shuffle_buffer_size=16), batch_size=2)
     iterator = iter(loader)
     list(islice(iterator, 3))
