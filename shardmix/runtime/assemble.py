@@ -63,7 +63,7 @@ class Assembler:
         has_workers: bool,
     ) -> None:
         self._memory, self._collate_fn = memory, collate_fn
-        self._with_source, self._fill_holes = with_source, fill_holes
+        self._with_source, self.fills_holes = with_source, fill_holes
         self._has_workers = has_workers  # else threads of this process answer, and no row is of a worker
         self._before: list[Part] = []  # of the batch before, where a batch of holes only may repeat it
 
@@ -73,11 +73,16 @@ class Assembler:
         columns = self._gather(parts) if parts and self._are_columns(parts) else None
         for j, due in enumerate(group.due):
             start, stop = group.bounds[j], group.bounds[j + 1]
-            if stop - start == due and columns is not None and not self._with_source and not self._fill_holes:
+            if stop - start == due and columns is not None and not self._with_source and not self.fills_holes:
                 yield cut_batch(parts[0].chunk.structure, columns, start, stop), j + 1 < len(group.due)
                 continue
             own = _cut_parts(parts, start, stop)
             yield self._make(own, columns, start, stop, due, group.epoch, group.first_step + j), False
+
+    def remember(self, parts: Sequence[Part]) -> None:
+        """Take a batch for the one before, without making it."""
+        if self.fills_holes:
+            self._before = [_own_part(part) for part in parts if part.stop > part.start]
 
     def _make(
         self, parts: list[Part], columns: list[Gathered] | None, start: int, stop: int, due: int, epoch: int, step: int
@@ -88,9 +93,9 @@ class Assembler:
             parts = self._parts_before(due, epoch, step)
             columns, start = self._gather(parts) if self._are_columns(parts) else None, 0
             num_rows = sum(part.stop - part.start for part in parts)
-        elif self._fill_holes:
-            self._before = [_own_part(part) for part in parts]
-        wanted = due if self._fill_holes else num_rows
+        else:
+            self.remember(parts)
+        wanted = due if self.fills_holes else num_rows
         rows = np.arange(wanted) % num_rows
         if columns is None:
             batch = self._collate(parts, num_rows, wanted)
@@ -129,10 +134,10 @@ class Assembler:
         """What a batch of holes only is made of: the batch before. Raises ShardMixError where there is none."""
         if self._before:
             return self._before
-        raise ShardMixError(
-            f"epoch {epoch} step {step}: all {due} records of the batch were skipped; "
-            'check the corpus, or let batches repeat rows with on_hole="fill"'
-        )
+        remedy = "there is no batch before it to repeat; check the corpus"
+        if not self.fills_holes:
+            remedy = 'check the corpus, or let batches repeat rows with on_hole="fill"'
+        raise ShardMixError(f"epoch {epoch} step {step}: all {due} records of the batch were skipped; {remedy}")
 
     def _source_of(self, parts: Sequence[Part], num_rows: int, order: IntArray, num_own: int, epoch: int) -> Source:
         """Where the rows of a batch came from, in `order`; the first `num_own` are its own, the others fill holes."""

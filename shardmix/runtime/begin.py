@@ -109,13 +109,18 @@ def deliver_shards(run: Run, world: World, schedule: Schedule) -> Deliveries:
         yield from deliver_pulled(run, lambda epoch: StreamSupply(StreamWork(0, epoch, world.rank, schedule)))
         return
 
-    def epochs() -> Iterator[tuple[int, Steps]]:
+    def epochs() -> Iterator[tuple[int, Steps, int]]:
+        # a batch of holes may be filled with the one before it, which a resumed run has not seen
+        lead = int(run.assembler.fills_holes and schedule.first_row >= schedule.global_batch)
         for epoch in run.start.epochs():
-            planned = schedule if epoch == run.start.epoch else replace(schedule, first_row=0)
+            if epoch != run.start.epoch:
+                lead = 0
+            first_row = schedule.first_row - lead * schedule.global_batch if epoch == run.start.epoch else 0
+            planned = replace(schedule, first_row=first_row)
             if run.schedule is None:
-                yield epoch, PlannedSteps(planned, epoch, world.rank)
+                yield epoch, PlannedSteps(planned, epoch, world.rank), lead
             else:
-                yield epoch, ScheduledSteps(run.schedule, planned, epoch, world.rank, run.num_workers)
+                yield epoch, ScheduledSteps(run.schedule, planned, epoch, world.rank, run.num_workers), 0
 
     link = run.link()
     lanes_a_worker = schedule.lanes // world.world_size // run.num_workers

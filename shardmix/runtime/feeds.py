@@ -66,17 +66,22 @@ class _Asked(NamedTuple):
     epoch: int
     first_step: int
     rows: BatchRows
+    lead: int  # batches at the beginning that were delivered before the run was resumed
 
 
 class ShardFeed:
-    """Batches of a ShardDataset. `epochs` gives (epoch, its steps) for each epoch of the pass; num_lanes: of each worker."""
+    """Batches of a ShardDataset. num_lanes: of each worker.
+
+    epochs: for each epoch of the pass its number, its steps, and how many of these (0 or 1) were delivered before: they are only
+    remembered, for a batch of holes that repeats the batch before.
+    """
 
     def __init__(
         self,
         link: Link,
         assembler: Assembler,
         counts: Counts,
-        epochs: Iterator[tuple[int, Steps]],
+        epochs: Iterator[tuple[int, Steps, int]],
         num_workers: int,
         world_size: int,
         num_lanes: int,
@@ -88,14 +93,14 @@ class ShardFeed:
 
     def requests(self) -> Iterator[Request]:
         """Every worker is asked for its part of the next batches, in turn."""
-        for epoch, steps in self._epochs:
+        for epoch, steps, lead in self._epochs:
             step = 0
             while True:
                 rows = steps.rows(step, self._size.num_batches)
                 num_steps = len(rows.bounds) - 1
                 if num_steps == 0:
                     break
-                self._asked.append(_Asked(epoch, step, rows))
+                self._asked.append(_Asked(epoch, step - lead, rows, 0 if step else lead))
                 for worker in range(self._num_workers):
                     yield self._link.request(worker, steps.work(worker, step, num_steps))
                 step += num_steps
@@ -129,14 +134,20 @@ class ShardFeed:
         due, bounds = np.diff(rows.bounds).tolist(), before[rows.bounds].tolist()
         pads = np.diff(np.concatenate(([0], np.cumsum(rows.is_pad)))[rows.bounds]).tolist()
         size = batches_of_group(chunks, len(due))
-        for j in range(0, len(due), size):
-            end = min(j + size, len(due))
+
+        def cut(j: int, end: int) -> list[Part]:
             parts = []
             for worker, chunk in enumerate(chunks):
                 first, stop = cuts[worker][j], cuts[worker][end]
                 parts.append(Part(chunk, worker, first, stop, places[worker][first:stop] - bounds[j]))
+            return parts
+
+        if asked.lead:
+            self._assembler.remember(cut(0, asked.lead))
+        for j in range(asked.lead, len(due), size):
+            end = min(j + size, len(due))
             step = asked.first_step + j
-            group = Group(parts, [bound - bounds[j] for bound in bounds[j : end + 1]], due[j:end], asked.epoch, step)
+            group = Group(cut(j, end), [bound - bounds[j] for bound in bounds[j : end + 1]], due[j:end], asked.epoch, step)
             for batch, has_more in self._assembler.assemble(group):
                 num_rows = bounds[j + 1] - bounds[j]
                 self._counts.rows += num_rows
