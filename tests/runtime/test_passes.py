@@ -6,12 +6,12 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Generator
-from itertools import count
 from typing import Any
 
 import pytest
 
 from shardmix import FixedLenFeature, MixLoader, ShardDataset
+from shardmix.order.schedule import BatchRows
 from shardmix.runtime.feeds import Delivery
 from shardmix.runtime.limits import Counts, UserClock
 from shardmix.runtime.link import PassGivenUp
@@ -148,13 +148,12 @@ def test_garbage_that_a_reader_of_the_pass_collects_ends_the_pass(
 ) -> None:
     """The mixer waits for its readers as it ends, so a reader must not wait for the mixer."""
     is_dropped, fill = threading.Event(), RowSource.fill
-    fills = count()
 
-    def fill_and_collect(*arguments: Any) -> Any:
-        if next(fills) > 1:
+    def fill_and_collect(source: RowSource, epoch: int, rows: BatchRows, allocate: Any) -> Any:
+        if len(rows.row) and rows.row[0] >= 4:  # beyond the first batch, for which the test waits
             is_dropped.wait()
             gc.collect()
-        return fill(*arguments)
+        return fill(source, epoch, rows, allocate)
 
     monkeypatch.setattr(RowSource, "fill", fill_and_collect)
     dataset = ShardDataset(make_corpus([50, 50]), features={"id": FixedLenFeature((), "int64")})
