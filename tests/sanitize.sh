@@ -27,7 +27,7 @@ CC=gcc SHARDMIX_BUILD_C=yes \
     LDFLAGS="-fsanitize=address,undefined" "$python" setup.py --quiet build_ext --inplace
 
 [ $# -gt 0 ] || set -- tests/format/test_parity.py tests/format/test_native.py tests/format/test_framing.py \
-    tests/format/test_crc32c.py
+    tests/format/test_crc32c.py tests/format/test_runs.py
 LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" PYTHONMALLOC=malloc SHARDMIX_BACKEND=c \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
     exec "$python" -m pytest -p no:cacheprovider --capture=sys --quiet "$@"

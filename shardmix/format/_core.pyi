@@ -12,6 +12,19 @@ crc32c_method: str
 def crc32c(data: object, value: int = 0, portable: bool = False, /) -> int: ...
 def scan_frames(data: Bytes, remaining: int, verify: int, lengths: IntArray, /) -> tuple[int, int, int]: ...
 def check_frames(data: Bytes, start: IntArray, length: IntArray, verify: int, codes: IntArray, /) -> None: ...
+def read_runs(
+    descriptor: IntArray,
+    offset: IntArray,
+    bounds: IntArray,
+    rows: IntArray,
+    start: IntArray,
+    length: IntArray,
+    buffer: Bytes,
+    verify: int,
+    got: IntArray,
+    codes: IntArray,
+    /,
+) -> tuple[int, int]: ...
 def copy_spans(
     source: Bytes, source_start: IntArray, length: IntArray, out: Bytes, out_start: IntArray, item_bytes: int, /
 ) -> int: ...

@@ -36,6 +36,8 @@ _WBITS = {"gzip": 31, "zlib": 15}
 class InflatedShard:
     """A compressed shard (a `storage.ShardFile`): a decompressor, and the window of bytes that it gave last."""
 
+    descriptor = -1  # no file holds the inflated bytes
+
     def __init__(self, path: str, raw: RawFile, compression: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
         self.path = path
         self.compression = compression

@@ -31,11 +31,13 @@ class RawFile(Protocol):
 class LocalFile:
     """The stored bytes of one path (a `RawFile`)."""
 
+    descriptor: int  # -1 when it is closed
+
     def __init__(self, path: str) -> None:
-        self._descriptor = -1
+        self.descriptor = -1
         self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
-        status = os.fstat(self._descriptor)
+        self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        status = os.fstat(self.descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close()
             if stat.S_ISDIR(status.st_mode):
@@ -45,20 +47,32 @@ class LocalFile:
 
     def read_into(self, offset: int, out: Bytes) -> int:
         """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""
-        view = out.data
-        done = 0
-        try:
-            while done < len(view):
-                num_bytes = os.preadv(self._descriptor, [view[done:]], offset + done)
-                if num_bytes == 0:
-                    break
-                done += num_bytes
-        except OSError as error:
-            raise OSError(error.errno, f"{error.strerror} (reading at byte {offset + done})", self._path) from error
+        done, error = read_at(self.descriptor, offset, out.data)
+        if error:
+            raise read_error(error, offset + done, self._path)
         return done
 
     def close(self) -> None:
         """Give back the descriptor. Closing twice is allowed."""
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def read_at(descriptor: int, offset: int, out: memoryview) -> tuple[int, int]:
+    """Fill `out` from `offset` on; returns (the bytes read, errno or 0): fewer at the end of the file, or at an error."""
+    done = 0
+    try:
+        while done < len(out):
+            num_bytes = os.preadv(descriptor, [out[done:]], offset + done)
+            if num_bytes == 0:
+                break
+            done += num_bytes
+    except OSError as error:
+        return done, error.errno or errno.EIO
+    return done, 0
+
+
+def read_error(number: int, place: int, path: str) -> OSError:
+    """The error of a read that failed at byte `place`."""
+    return OSError(number, f"{os.strerror(number)} (reading at byte {place})", path)

@@ -1,4 +1,4 @@
-"""The C twins of crc32c, frames and spans: signatures, checks and texts are those of the Python twins.
+"""The C twins of crc32c, frames, runs and spans: signatures, checks and texts are those of the Python twins.
 
 Rule 1: C gets arrays of the type that it expects, and never a wrong call: that goes to the Python twin, which has the text.
 """
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core, framing, spans
+from . import _core, framing, runs, spans
 from .framing import Damage, Scan
 from .records import Bytes, IntArray
+from .runs import Runs, RunsRead
 
 _VERIFY = {"off": 0, "length": 1, "full": 2}  # enum verify in csrc/frames.h
 _LARGEST = 2**63 - 1
@@ -42,6 +43,21 @@ def check_frames(data: Bytes, start: IntArray, length: IntArray, *, verify: str 
     codes = np.empty(len(start), np.int64)
     _core.check_frames(data, start, length, _VERIFY[verify], codes)
     return codes
+
+
+def read_runs(asked: Runs, start: IntArray, length: IntArray, out: Bytes, *, verify: str = "full") -> RunsRead:
+    """Read runs of frames and judge them; see `runs.read_runs`."""
+    got, codes = np.zeros(len(asked.descriptor), np.int64), np.zeros(len(start), np.int64)
+    try:
+        descriptor, offset, bounds, rows, at, size = map(as_ints, (*asked, start, length))
+        failed, error = _core.read_runs(descriptor, offset, bounds, rows, at, size, out, _VERIFY[verify], got, codes)
+    except (KeyError, ValueError, BufferError):  # a wrong call: for the Python twin, which has the text
+        return runs.read_runs(asked, start, length, out, verify=verify)
+    return RunsRead(got, codes, failed, error)
+
+
+if not hasattr(_core, "read_runs"):  # Windows has no pread
+    read_runs = runs.read_runs
 
 
 def copy_spans(

@@ -34,6 +34,11 @@ class ShardFile(Protocol):
     size: int | None  # inflated bytes; None where only reading to the end would tell
     size_limit: int  # never less than the inflated bytes: what a frame may claim at most
 
+    @property
+    def descriptor(self) -> int:
+        """Of the open local file that holds just these bytes; -1 where there is none (compressed, remote, closed)."""
+        ...
+
     def read_into(self, offset: int, out: Bytes) -> int:
         """Fill `out` from `offset` on; returns the bytes read, fewer only at the end. Raises CorruptShardError when the
         compressed stream is damaged."""
@@ -133,6 +138,11 @@ class PlainShard:
         self.size_on_disk = raw.size
         self.size: int | None = raw.size
         self.size_limit = raw.size
+
+    @property
+    def descriptor(self) -> int:
+        """That of a local file; -1 for a remote one."""
+        return self._raw.descriptor if isinstance(self._raw, LocalFile) else -1
 
     def read_into(self, offset: int, out: Bytes) -> int:
         """Fill `out` from `offset` on; returns the bytes read, fewer only at the end."""

@@ -2,8 +2,8 @@
 
 Rule 1: what is read is what is wanted: a run ends where the next record is not the next of its track. Only the gaps that `split`
 leaves inside a run are read with it, up to MAX_GAP_BYTES each.
-Rule 2: every frame is judged, all of a buffer at once. Damage is noted by row, not raised: whether it stops the pass is the
-caller's.
+Rule 2: every frame is judged: of plain local shards by the call that reads it, while it is in the cache; of others all of a
+buffer at once. Damage is noted by row, not raised: whether it stops the pass is the caller's.
 Rule 3: bytes that do not fit the index are no damage: the file was changed after it was indexed, and that always stops.
 Rule 4: a track has one file open at a time, opened when first needed; a pickled or forked reader opens its own.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
@@ -21,9 +22,11 @@ from ..errors import CorruptShardError, StaleIndexError
 from ..format import backend
 from ..format.framing import FRAME_BYTES, HEADER_BYTES, Damage, describe_damage, frame_error
 from ..format.index import Index
+from ..format.local import read_error
 from ..format.records import Bytes, IntArray
+from ..format.runs import Runs
 from ..format.spans import expand_spans, starts_of
-from ..format.storage import ShardFile, open_shard
+from ..format.storage import ShardFile, local_path, open_shard
 from ..order.split import Split
 from .buffers import BufferPool
 
@@ -66,6 +69,10 @@ class TrackFile:
     def is_open(self) -> bool:
         """Whether it holds a descriptor."""
         return self._file is not None
+
+    def would_close(self, shard: int) -> bool:
+        """Whether opening a shard closes the file of another."""
+        return self._file is not None and self._shard != shard
 
     def open(self, shard: int) -> ShardFile:
         """The file of a shard; that of another is closed. Raises StaleIndexError when it is not the one that was indexed."""
@@ -121,19 +128,51 @@ class RecordReader:
         """
         runs = self._locate_in_set(pieces) if self.shares else self._locate(pieces)
         start = starts_of(runs.stride)
-        bounds = np.append(start, int(runs.stride.sum()))[starts_of(np.append(runs.num_records, 0))].tolist()
-        buffer = self.pool.take(bounds[-1])
+        rows = np.concatenate(([0], np.cumsum(runs.num_records)))
+        bounds = np.append(start, int(runs.stride.sum()))[rows]
         start += HEADER_BYTES
-        read = RecordsRead(buffer, start, runs.length, np.repeat(runs.shard, runs.num_records), runs.record, {})
-        row = 0
-        columns = (column.tolist() for column in runs[:4])
-        for (track, shard, offset, count), (begin, end) in zip(zip(*columns, strict=True), pairwise(bounds), strict=True):
-            got, text = tracks[track].open(shard).read_sound(offset, buffer[begin:end])
-            if got < end - begin:
-                self._note_short_run(read, range(row, row + count), begin + got, text)
-            row += count
-        self._judge(read)
+        shard = np.repeat(runs.shard, runs.num_records)
+        read = RecordsRead(self.pool.take(int(bounds[-1])), start, runs.length, shard, runs.record, {})
+        asked = Runs(np.empty_like(runs.offset), runs.offset, bounds, rows)
+        (self._read_plain if self.is_plain else self._read_streams)(tracks, runs, asked, read)
         return read
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all shards are local files that hold the frames as they are."""
+        return not (self.index.compressed.any() or self.index.corpus.is_remote)
+
+    def _read_plain(self, tracks: Sequence[TrackFile], runs: _Runs, asked: Runs, read: RecordsRead) -> None:
+        """Read and judge many runs by one call: all, or those up to where a track passes into another file."""
+        first = 0
+        for run, (track, shard) in enumerate(zip(runs.track.tolist(), runs.shard.tolist(), strict=True)):
+            if tracks[track].would_close(shard):
+                self._read_open(runs, asked, first, run, read)
+                first = run
+            asked.descriptor[run] = tracks[track].open(shard).descriptor
+        self._read_open(runs, asked, first, len(asked.offset), read)
+
+    def _read_open(self, runs: _Runs, asked: Runs, first: int, stop: int, read: RecordsRead) -> None:
+        """Read and judge the runs first … stop-1, whose files are open."""
+        rows = slice(int(asked.rows[first]), int(asked.rows[stop]))
+        part = asked.part(first, stop)
+        done = backend.read_runs(part, read.start[rows], read.length[rows], read.buffer, verify=self.verify)
+        for short in np.flatnonzero(done.got < np.diff(part.bounds)).tolist():
+            run, got = first + short, int(done.got[short])
+            if short == done.failed:
+                raise read_error(done.error, int(runs.offset[run]) + got, local_path(self.index.path(int(runs.shard[run]))))
+            self._note_short_run(read, range(int(asked.rows[run]), int(asked.rows[run + 1])), int(asked.bounds[run]) + got, None)
+        self._note_damages(read, done.codes, rows.start)
+
+    def _read_streams(self, tracks: Sequence[TrackFile], runs: _Runs, asked: Runs, read: RecordsRead) -> None:
+        """Read run by run, then judge all frames."""
+        places = zip(pairwise(asked.bounds.tolist()), pairwise(asked.rows.tolist()), strict=True)
+        for run, ((begin, end), (first, stop)) in enumerate(places):
+            file = tracks[int(runs.track[run])].open(int(runs.shard[run]))
+            got, text = file.read_sound(int(runs.offset[run]), read.buffer[begin:end])
+            if got < end - begin:
+                self._note_short_run(read, range(first, stop), begin + got, text)
+        self._note_damages(read, backend.check_frames(read.buffer, read.start, read.length, verify=self.verify))
 
     def _locate(self, pieces: Pieces) -> _Runs:
         """A run a piece."""
@@ -172,13 +211,12 @@ class RecordReader:
             raise StaleIndexError(text, **self._place(read, lost[0]))
         read.damages.update((row, CorruptShardError(text, **self._place(read, row))) for row in lost)
 
-    def _judge(self, read: RecordsRead) -> None:
-        """Check every frame of the buffer; damages are added to those of the read."""
-        codes = backend.check_frames(read.buffer, read.start, read.length, verify=self.verify)
-        for row in np.flatnonzero(codes).tolist():
+    def _note_damages(self, read: RecordsRead, codes: IntArray, first: int = 0) -> None:
+        """Add to the damages of the read what the check of the rows from `first` on says."""
+        for row in (np.flatnonzero(codes) + first).tolist():
             if row in read.damages:
                 continue
-            damage, length = Damage(int(codes[row])), int(read.length[row])
+            damage, length = Damage(int(codes[row - first])), int(read.length[row])
             begin = int(read.start[row]) - HEADER_BYTES
             frame = read.buffer.data[begin : begin + length + FRAME_BYTES]
             place = self._place(read, row)

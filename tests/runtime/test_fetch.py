@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 from collections import Counter
 from collections.abc import Callable
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from shardmix import CorruptShardError, StaleIndexError
+from shardmix.format import backend
 from shardmix.format.framing import FRAME_BYTES, frame_record
 from shardmix.format.index import Index, open_index
+from shardmix.format.runs import Runs
 from shardmix.order.plan import Plan
 from shardmix.order.schedule import BatchRows, Schedule
 from shardmix.order.split import Split
@@ -170,6 +173,12 @@ class Reads:
         self.opened: Counter[str] = Counter()
         self.num_open = self.most_open = 0
         plain = reads.open_shard
+        read_runs = backend.read_runs
+
+        def count_runs(asked: Runs, *arguments: Any, **settings: Any) -> Any:
+            self.num_reads += len(asked.offset)
+            self.num_bytes += int(asked.bounds[-1] - asked.bounds[0])
+            return read_runs(asked, *arguments, **settings)
 
         def open_shard(path: str, *arguments: Any, **settings: Any) -> Any:
             file = plain(path, *arguments, **settings)
@@ -179,16 +188,13 @@ class Reads:
             return Watched(file, self)
 
         monkeypatch.setattr(reads, "open_shard", open_shard)
+        monkeypatch.setattr(backend, "read_runs", count_runs)
 
 
 class Watched:
     def __init__(self, file: Any, log: Reads) -> None:
         self._file, self._log = file, log
-
-    def read_sound(self, offset: int, out: Any) -> Any:
-        self._log.num_reads += 1
-        self._log.num_bytes += len(out)
-        return self._file.read_sound(offset, out)
+        self.descriptor = file.descriptor
 
     def close(self) -> None:
         self._log.num_open -= 1
@@ -238,6 +244,40 @@ def test_held_memory_stays_near_what_is_held(make: Callable[..., Corpus], monkey
     for first in range(0, 3500, 50):
         reader.fetch(0, batch(plan, first, first + 50))
         assert reader.buffer_bytes <= 2.2 * 512 * 1030
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_place(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = make([400], padding=100)
+    plan = corpus.plan(lanes=1, cycle_length=1, shuffle=False)
+    read_runs = backend.read_runs
+
+    def fail_once(asked: Runs, *arguments: Any, **settings: Any) -> Any:
+        return read_runs(asked._replace(descriptor=asked.descriptor + 1000), *arguments, **settings)
+
+    reader = corpus.reader(plan)
+    reader.fetch(0, batch(plan, 0, 10))
+    place = corpus.index.offset(0, 10)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=rf"\(reading at byte {place}\)") as caught:
+        patch.setattr(backend, "read_runs", fail_once)
+        reader.fetch(0, batch(plan, 10, 20))
+    assert (caught.value.errno, caught.value.filename) == (errno.EBADF, str(corpus.path(0)))
+    assert reader.num_open == 0
+    assert addresses(reader.fetch(0, batch(plan, 10, 12))) == [(0, 10), (0, 11)]
+
+
+def test_a_file_that_vanished_is_named(make: Callable[..., Corpus]) -> None:
+    corpus = make([40, 30])
+    plan = corpus.plan()
+    corpus.path(1).unlink()
+    with pytest.raises(FileNotFoundError, match=r"001\.tfrecord"):
+        corpus.reader(plan).fetch(0, batch(plan, 0, 70))
+
+
+def test_tracks_that_pass_into_other_shards_in_the_middle_of_a_read(make: Callable[..., Corpus]) -> None:
+    corpus = make([1, 2, 1, 3, 0, 1, 2] * 5)
+    plan = corpus.plan(lanes=2, cycle_length=2, shuffle_buffer_size=16)
+    everything = [(shard, record) for shard, count in enumerate(corpus.counts) for record in range(count)]
+    assert sorted(read_epoch(corpus, plan, step=50)) == everything
 
 
 def test_payload_damage_is_a_hole_and_moves_no_other_row(make: Callable[..., Corpus]) -> None:

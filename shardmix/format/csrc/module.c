@@ -11,6 +11,7 @@
 #include "decode_module.h"
 #include "frames.h"
 #include "rows.h"
+#include "runs.h"
 #include "spans.h"
 
 /* crc32c(data, value, portable) -> int */
@@ -103,12 +104,13 @@ static PyObject *py_check_frames(PyObject *module, PyObject *args)
     return ok ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Whether the first buffer, which is written, overlaps one of the others: spans must not change once they were checked. */
-static int is_read_and_written(const held_buffers *held)
+/* Whether one of the first buffers, which are written, overlaps another: numbers must not change once they were checked. */
+static int is_read_and_written(const held_buffers *held, Py_ssize_t num_written)
 {
-    for (Py_ssize_t i = 1; i < held->count; i++)
-        if (overlap(&held->views[0], &held->views[i]))
-            return 1;
+    for (Py_ssize_t i = 0; i < num_written; i++)
+        for (Py_ssize_t j = i + 1; j < held->count; j++)
+            if (overlap(&held->views[i], &held->views[j]))
+                return 1;
     return 0;
 }
 
@@ -129,7 +131,7 @@ static PyObject *py_copy_spans(PyObject *module, PyObject *args)
     int ok = from && (length = hold_ints(&held, lengths, 0, "length", -1, &count))
           && (source_start = hold_ints(&held, source_starts, 0, "source_start", count, NULL))
           && (out_start = hold_ints(&held, out_starts, 0, "out_start", count, NULL));
-    if (ok && (item_bytes <= 0 || is_read_and_written(&held))) {
+    if (ok && (item_bytes <= 0 || is_read_and_written(&held, 1))) {
         PyErr_SetString(PyExc_ValueError, "copy_spans: items of no bytes, or arrays that overlap");
         ok = 0;
     }
@@ -145,10 +147,63 @@ static PyObject *py_copy_spans(PyObject *module, PyObject *args)
     return ok ? PyLong_FromLongLong(bad) : NULL;
 }
 
+#ifndef _WIN32
+static int hold_runs(held_buffers *held, PyObject *const *numbers, frame_runs *runs)
+{
+    Py_ssize_t count, num_rows;
+    if (!(runs->descriptor = hold_ints(held, numbers[0], 0, "descriptor", -1, &count))
+        || !(runs->start = hold_ints(held, numbers[4], 0, "start", -1, &num_rows)))
+        return 0;
+    runs->count = count;
+    runs->num_rows = num_rows;
+    return (runs->offset = hold_ints(held, numbers[1], 0, "offset", count, NULL))
+        && (runs->bounds = hold_ints(held, numbers[2], 0, "bounds", count + 1, NULL))
+        && (runs->rows = hold_ints(held, numbers[3], 0, "rows", count + 1, NULL))
+        && (runs->length = hold_ints(held, numbers[5], 0, "length", num_rows, NULL));
+}
+
+/* read_runs(descriptor, offset, bounds, rows, start, length, buffer, verify, got, codes) -> (run that failed, errno) */
+static PyObject *py_read_runs(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *numbers[6], *buffer, *gots, *out;
+    int verify;
+    if (!PyArg_ParseTuple(args, "OOOOOOOiOO:read_runs", &numbers[0], &numbers[1], &numbers[2], &numbers[3], &numbers[4],
+                          &numbers[5], &buffer, &verify, &gots, &out))
+        return NULL;
+    held_buffers held;
+    if (reserve_buffers(&held, 9) < 0)
+        return NULL;
+    frame_runs runs;
+    int64_t *got = NULL, *codes = NULL;
+    Py_ssize_t num_got, num_codes;
+    Py_buffer *view = hold_bytes(&held, buffer, 1);
+    int ok = view && (got = hold_ints(&held, gots, 1, "got", -1, &num_got))
+          && (codes = hold_ints(&held, out, 1, "codes", -1, &num_codes)) && hold_runs(&held, numbers, &runs);
+    if (ok && (num_got != runs.count || num_codes != runs.num_rows || is_read_and_written(&held, 3)
+               || !are_runs_sound(&runs, view->len))) {
+        PyErr_SetString(PyExc_ValueError, "read_runs: a run or a frame has no place, or arrays overlap");
+        ok = 0;
+    }
+    read_failure failure = {0, 0};
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        failure = read_runs(&runs, view->buf, verify, got, codes);
+        Py_END_ALLOW_THREADS
+    }
+    drop_buffers(&held);
+    return ok ? Py_BuildValue("Li", (long long)failure.run, failure.error) : NULL;
+}
+#endif
+
 static PyMethodDef functions[] = {
     {"crc32c", py_crc32c, METH_VARARGS, "crc32c(data, value=0, portable=False) -> int"},
     {"scan_frames", py_scan_frames, METH_VARARGS, "scan_frames(data, remaining, verify, lengths) -> (count, consumed, damage)"},
     {"check_frames", py_check_frames, METH_VARARGS, "check_frames(data, start, length, verify, codes)"},
+#ifndef _WIN32
+    {"read_runs", py_read_runs, METH_VARARGS,
+     "read_runs(descriptor, offset, bounds, rows, start, length, buffer, verify, got, codes) -> (run that failed, errno)"},
+#endif
     {"copy_spans", py_copy_spans, METH_VARARGS,
      "copy_spans(source, source_start, length, out, out_start, item_bytes) -> first bad span, or -1"},
     {"place_rows", py_place_rows, METH_VARARGS, "place_rows(sources, positions, outs, num_rows) -> bool; see csrc/rows.c"},
