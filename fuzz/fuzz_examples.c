@@ -105,7 +105,7 @@ static void decode(const schema *wanted, const payload *payloads, int64_t count,
         }
         columns[i].values = take_array(result, items * item_bytes(f));
     }
-    CHECK(decode_values(wanted, payloads, count, places, result->counts, result->codes, columns) == -1);
+    CHECK(decode_values(wanted, payloads, count, places, result->counts, result->codes, columns, NULL) == -1);
     free(places);
 }
 

@@ -56,6 +56,7 @@ def decode_examples(
     counts: IntArray,
     codes: IntArray,
     outputs: tuple[NDArray[np.generic], ...],
+    targets: tuple[tuple[Bytes, ...], IntArray, IntArray, IntArray] | None,
     /,
 ) -> int: ...
 def decode_dense(
@@ -70,5 +71,6 @@ def decode_dense(
     counts: IntArray,
     codes: IntArray,
     outputs: tuple[NDArray[np.generic], ...],
+    targets: tuple[tuple[Bytes, ...], IntArray, IntArray, IntArray] | None,
     /,
 ) -> int: ...

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from .columns import Allocate, Column
     from .features import Schema
     from .records import RecordBlock
+    from .targets import RowTargets
 
     class DecodeExamples(Protocol):
         """What both twins are."""
 
-        def __call__(self, block: RecordBlock, schema: Schema, allocate: Allocate = ...) -> list[Column]: ...
+        def __call__(
+            self, block: RecordBlock, schema: Schema, allocate: Allocate = ..., targets: RowTargets | None = None
+        ) -> list[Column]: ...
 
 
 __all__ = ["check_frames", "copy_spans", "crc32c", "decode_examples", "name", "place_rows", "read_runs", "scan_frames"]
@@ -76,6 +79,9 @@ def _find_decoder() -> DecodeExamples:
     return decode_examples
 
 
-def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate | None = None) -> list[Column]:
+def decode_examples(
+    block: RecordBlock, schema: Schema, allocate: Allocate | None = None, targets: RowTargets | None = None
+) -> list[Column]:
     """Decode every row of the block, one column a field of the schema; see `example.decode_examples`."""
-    return _find_decoder()(block, schema) if allocate is None else _find_decoder()(block, schema, allocate)
+    decode = _find_decoder()
+    return decode(block, schema) if allocate is None else decode(block, schema, allocate, targets)

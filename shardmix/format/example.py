@@ -34,6 +34,7 @@ from .messages import load_messages
 from .patterns import describe_names
 from .records import RecordBlock
 from .rows import make_columns
+from .targets import RowTargets
 
 _DTYPES = {"bytes": "bytes", "float": "float32", "int64": "int64"}
 
@@ -47,8 +48,12 @@ class FieldError(Exception):
         self.feature = feature
 
 
-def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate = allocate_arrays) -> list[Column]:
+def decode_examples(
+    block: RecordBlock, schema: Schema, allocate: Allocate = allocate_arrays, targets: RowTargets | None = None
+) -> list[Column]:
     """Decode every row of the block, one column a field of the schema. `allocate` is called once.
+
+    With `targets`, dense columns are written there, and only the others are returned.
 
     Raises ParseError for the first row (and in it the first field of the schema) that cannot be decoded.
     """
@@ -61,7 +66,14 @@ def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate = all
             raise ParseError(error.text, path=path, record=record, offset=offset, feature=error.feature) from None
         for column, value in zip(rows, values, strict=True):
             column.append(value)
-    return make_columns([field.spec for field in schema.fields], rows, allocate)
+    if targets is None:
+        return make_columns([field.spec for field in schema.fields], rows, allocate)
+    every = np.arange(len(block))
+    for number, field in enumerate(schema.fields):
+        if not field.spec.levels:
+            targets.put(number, every, make_columns([field.spec], [rows[number]])[0], every)
+    others = [number for number, field in enumerate(schema.fields) if field.spec.levels]
+    return make_columns([schema.fields[number].spec for number in others], [rows[number] for number in others], allocate)
 
 
 def decode_record(payload: memoryview | bytes, schema: Schema) -> list[Any]:

@@ -10,6 +10,7 @@
 Rule 1: C decodes what is written the usual way and is what the schema declares; so an error, and its text, is always the Python
 twin's. As the usual rows cannot fail, the first odd row that fails is the first row that fails.
 Rule 2: Python runs per block: over the fields, and over the odd rows.
+Rule 3: with targets, dense columns are written there and not returned.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .native import as_ints, copy_spans
 from .records import IntArray, RecordBlock
 from .rows import make_columns
 from .spans import starts_of
+from .targets import RowTargets
 
 _KINDS = {"bytes": 1, "float": 2, "int64": 3}  # enum kind in csrc/example.h
 _MISSING = 0xFFFFFFFF  # MISSING_START there
@@ -55,7 +57,9 @@ class _Fill(NamedTuple):
     source_rows: IntArray
 
 
-def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate = allocate_arrays) -> list[Column]:
+def decode_examples(
+    block: RecordBlock, schema: Schema, allocate: Allocate = allocate_arrays, targets: RowTargets | None = None
+) -> list[Column]:
     """Decode every row of the block, one column a field of the schema; see `example.decode_examples`."""
     plan = _plan_of(schema)
     rows = len(block)
@@ -64,22 +68,25 @@ def decode_examples(block: RecordBlock, schema: Schema, allocate: Allocate = all
     codes = np.empty(rows, np.int64)
     spans = as_ints(block.buffer), as_ints(block.start), as_ints(block.length)
     call = (block.buffers, *spans, plan.names, plan.fields, schema.is_sequence, places, counts, codes)
+    given = None if targets is None else (targets.buffers, targets.buffer, targets.position, targets.layout.offsets)
     if not plan.num_levels:  # every size is known: one call, while the payloads are in the cache
-        columns = _allocate_columns(plan, counts, allocate)
-        _check(_core.decode_dense(*call, tuple(column.values for column in columns)))
-        for fill in (*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)):
-            _fill_rows(fill, counts, columns[fill.field])
-        return columns
-    _core.count_values(*call)
-    fills = [*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)]
+        columns = _allocate_columns(plan, counts, allocate, targets)
+        _check(_core.decode_dense(*call, tuple(column.values for column in columns.values()), given))
+        fills = [*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)]
+    else:
+        _core.count_values(*call)
+        fills = [*_decode_odd_rows(block, schema, codes), *_find_missing(plan, places, codes)]
+        for fill in fills:
+            _set_counts(fill, counts[plan.first_level[fill.field] :])
+        columns = _allocate_columns(plan, counts, allocate, targets)
+        arrays = tuple(array for column in columns.values() for array in (*column.lengths, column.values))
+        _check(_core.decode_examples(*call, arrays, given))
     for fill in fills:
-        _set_counts(fill, counts[plan.first_level[fill.field] :])
-    columns = _allocate_columns(plan, counts, allocate)
-    arrays = tuple(array for column in columns for array in (*column.lengths, column.values))
-    _check(_core.decode_examples(*call, arrays))
-    for fill in fills:
-        _fill_rows(fill, counts[plan.first_level[fill.field] :], columns[fill.field])
-    return columns
+        if fill.field in columns:
+            _fill_rows(fill, counts[plan.first_level[fill.field] :], columns[fill.field])
+        elif targets is not None:
+            targets.put(fill.field, fill.rows, fill.source, fill.source_rows)
+    return list(columns.values())
 
 
 def _check(changed: int) -> None:
@@ -186,20 +193,28 @@ def _fill_rows(fill: _Fill, counts: IntArray, column: Column) -> None:
         copy_spans(source, start[fill.source_rows], count[fill.source_rows], out, out_start)
 
 
-def _allocate_columns(plan: _Plan, counts: IntArray, allocate: Allocate) -> list[Column]:
-    """The arrays of all columns, asked for at once: for each its levels of lengths, outermost first, then its values."""
+def _allocate_columns(
+    plan: _Plan, counts: IntArray, allocate: Allocate, targets: RowTargets | None
+) -> dict[int, Column]:
+    """The arrays of all columns, by field, asked for at once: for each its levels of lengths, outermost first, then its values.
+
+    With targets, those of columns with levels.
+    """
     rows = counts.shape[1]
     sums = counts.sum(axis=1).tolist()
     requests: list[tuple[Shape, str]] = []
-    for spec, first in zip(plan.specs, plan.first_level, strict=True):
+    wanted = [field for field, spec in enumerate(plan.specs) if spec.levels or targets is None]
+    for field in wanted:
+        spec, first = plan.specs[field], plan.first_level[field]
         items = rows
         for level in range(first, first + spec.levels):
             requests.append(((items,), "int64"))
             items = sums[level]
         requests.append(((items, *spec.item_shape), spec.dtype))
     arrays = iter(allocate(requests))
-    columns = []
-    for spec in plan.specs:
+    columns = {}
+    for field in wanted:
+        spec = plan.specs[field]
         lengths = tuple(cast(IntArray, next(arrays)) for _ in range(spec.levels)) if spec.levels else ()
-        columns.append(Column(spec, next(arrays), lengths))
+        columns[field] = Column(spec, next(arrays), lengths)
     return columns

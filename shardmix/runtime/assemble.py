@@ -1,4 +1,4 @@
-"""Batches out of chunks: rows are copied once, from the slabs into the batch.
+"""Batches out of chunks: rows are copied once, from the slabs into the batch, unless they were written there (shared_rows.py).
 
 Rule 1: consecutive batches are put together as a group, one copy of all their rows into one buffer; each batch is a view of it,
 of its own rows only. What is paid per column and chunk is then paid once a group, not once a batch.
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShardMixError
-from ..format.columns import IntArray, slice_rows, take_rows
+from ..format.columns import Column, IntArray, slice_rows, take_rows
 from .gather import Gathered, cut_batch, gather, take
 from .handoff import Chunk
 from .memory import BatchMemory
-from .samples import PICKLED, Source, attach_source, collate, unpack_samples
+from .samples import PICKLED, Source, Structure, attach_source, collate, unpack_samples
 
 # A group is at most that large, unless a batch is: a batch that a user keeps keeps its group's memory.
 GROUP_BYTES = 1 << 20
+Shown = tuple[Structure, list[Gathered]]
 SOURCE_FIELDS = 4  # shard, record, lane, is_pad: what a worker says of a row
 
 
@@ -35,6 +36,18 @@ class Part(NamedTuple):
     positions: IntArray  # (stop - start,) ascending
 
 
+class Dense(NamedTuple):
+    """Dense columns of a group that lie in their places already, written by the workers."""
+
+    structure: Structure  # of all columns
+    columns: Sequence[Column | None]  # None: the column is in the chunks
+
+    def join(self, gathered: Sequence[Gathered]) -> list[Gathered]:
+        """All columns, with those that were gathered from the chunks."""
+        others = iter(gathered)
+        return [next(others) if column is None else column for column in self.columns]
+
+
 class Group(NamedTuple):
     """Consecutive batches: batch j is the rows bounds[j] … bounds[j+1]-1 of the group."""
 
@@ -43,6 +56,7 @@ class Group(NamedTuple):
     due: Sequence[int]  # rows that each batch would have without holes
     epoch: int
     first_step: int
+    dense: Dense | None = None
 
 
 def batches_of_group(chunks: Sequence[Chunk], num_batches: int) -> int:
@@ -67,17 +81,23 @@ class Assembler:
         self._has_workers = has_workers  # else threads of this process answer, and no row is of a worker
         self._before: list[Part] = []  # of the batch before, where a batch of holes only may repeat it
 
+    @property
+    def takes_slots(self) -> bool:
+        """Whether dense columns may come in memory of the pass's own instead of from chunks: where nobody needs samples of them,
+        batches to repeat, or pages that are pinned."""
+        return self._collate_fn is None and not self.fills_holes and not self._memory.pinned
+
     def assemble(self, group: Group) -> Iterator[tuple[Any, bool]]:
         """The batches of a group, one after another; with each whether the next one is made already, but for its tensors."""
         parts = [part for part in group.parts if part.stop > part.start]
-        columns = self._gather(parts) if parts and self._are_columns(parts) else None
+        shown = self._show(parts, group.dense) if parts and self._are_columns(parts) else None
         for j, due in enumerate(group.due):
             start, stop = group.bounds[j], group.bounds[j + 1]
-            if stop - start == due and columns is not None and not self._with_source and not self.fills_holes:
-                yield cut_batch(parts[0].chunk.structure, columns, start, stop), j + 1 < len(group.due)
+            if stop - start == due and shown is not None and not self._with_source and not self.fills_holes:
+                yield cut_batch(*shown, start, stop), j + 1 < len(group.due)
                 continue
             own = _cut_parts(parts, start, stop)
-            yield self._make(own, columns, start, stop, due, group.epoch, group.first_step + j), False
+            yield self._make(own, shown, start, stop, due, group.epoch, group.first_step + j), False
 
     def remember(self, parts: Sequence[Part]) -> None:
         """Take a batch for the one before, without making it."""
@@ -85,24 +105,24 @@ class Assembler:
             self._before = [_own_part(part) for part in parts if part.stop > part.start]
 
     def _make(
-        self, parts: list[Part], columns: list[Gathered] | None, start: int, stop: int, due: int, epoch: int, step: int
+        self, parts: list[Part], shown: Shown | None, start: int, stop: int, due: int, epoch: int, step: int
     ) -> Any:
         """One batch that is more than its columns: with holes, its source, or samples."""
         num_rows = num_own = stop - start
         if not parts:
             parts = self._parts_before(due, epoch, step)
-            columns, start = self._gather(parts) if self._are_columns(parts) else None, 0
+            shown, start = self._show(parts, None) if self._are_columns(parts) else None, 0
             num_rows = sum(part.stop - part.start for part in parts)
         else:
             self.remember(parts)
         wanted = due if self.fills_holes else num_rows
         rows = np.arange(wanted) % num_rows
-        if columns is None:
+        if shown is None:
             batch = self._collate(parts, num_rows, wanted)
         elif wanted == num_rows:
-            batch = cut_batch(parts[0].chunk.structure, columns, start, start + num_rows)
+            batch = cut_batch(*shown, start, start + num_rows)
         else:
-            batch = cut_batch(parts[0].chunk.structure, take(columns, start + rows), 0, wanted)
+            batch = cut_batch(shown[0], take(shown[1], start + rows), 0, wanted)
         if self._with_source:
             batch = attach_source(batch, self._source_of(parts, num_rows, rows, num_own, epoch))
         return batch
@@ -121,9 +141,15 @@ class Assembler:
             return False
         return all(part.chunk.structure is structure or part.chunk.structure == structure for part in parts)
 
-    def _gather(self, parts: Sequence[Part]) -> list[Gathered]:
+    def _show(self, parts: Sequence[Part], dense: Dense | None) -> Shown:
+        """All columns of a group, and their structure."""
+        structure = parts[0].chunk.structure
+        gathered = self._gather(structure, parts) if structure.specs else []
+        return (structure, gathered) if dense is None else (dense.structure, dense.join(gathered))
+
+    def _gather(self, structure: Structure, parts: Sequence[Part]) -> list[Gathered]:
         return gather(
-            parts[0].chunk.structure,
+            structure,
             [part.chunk.columns for part in parts],
             [(part.start, part.stop) for part in parts],
             [part.positions for part in parts],

@@ -29,6 +29,7 @@ from .ranks import World
 from .requests import StreamWork
 from .rounds import rounds_of_batch_sampler, rounds_of_sampler
 from .scheduled import ScheduledSteps
+from .shared_rows import BatchSlots
 from .source import Answers, MapAnswers, ShardAnswers, StreamAnswers
 from .workers import Hosts, Threads
 
@@ -50,6 +51,7 @@ class Run:
     schedule: UserSchedule | None
     skips: SkipBudget
     seed: Callable[[int], int]  # epoch → seed of the workers' generators
+    slots: BatchSlots | None = None  # where workers write dense rows to
 
     @property
     def num_workers(self) -> int:
@@ -124,8 +126,13 @@ def deliver_shards(run: Run, world: World, schedule: Schedule) -> Deliveries:
 
     link = run.link()
     lanes_a_worker = schedule.lanes // world.world_size // run.num_workers
-    feed = ShardFeed(link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size, lanes_a_worker)
-    yield from run_feed(run, link, feed)
+    feed = ShardFeed(
+        link, run.assembler, run.counts, epochs(), run.num_workers, world.world_size, lanes_a_worker, run.slots
+    )
+    try:
+        yield from run_feed(run, link, feed)
+    finally:
+        run.workers.hold(feed.outstanding())
 
 
 def deliver_map(

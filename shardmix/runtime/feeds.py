@@ -16,13 +16,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
-from .assemble import Assembler, Group, Part, batches_of_group
+from .assemble import Assembler, Dense, Group, Part, batches_of_group
 from .limits import Counts
 from .link import Link
-from .requests import ChunkSize, MapWork, Request, ShardWork, Work
+from .requests import ChunkSize, MapWork, Request, ShardWork
+from .shared_rows import BatchSlots, Slot
 from .source import workers_of_lanes
 
 
@@ -42,7 +44,7 @@ class Steps(Protocol):
         """Rows of some steps; fewer batches than asked for mean that the epoch ends with them."""
         ...
 
-    def work(self, worker: int, first_step: int, num_steps: int) -> Work:
+    def work(self, worker: int, first_step: int, num_steps: int) -> ShardWork:
         """What to ask of a worker for these steps."""
         ...
 
@@ -58,7 +60,7 @@ class PlannedSteps:
         num_steps = max(0, min(num_steps, self._num_batches - first_step))
         return self.schedule.batch_rows(self.rank, self.epoch, first_step, num_steps)
 
-    def work(self, worker: int, first_step: int, num_steps: int) -> Work:
+    def work(self, worker: int, first_step: int, num_steps: int) -> ShardWork:
         return ShardWork(self.epoch, self.rank, self.schedule, first_step, num_steps)
 
 
@@ -67,6 +69,7 @@ class _Asked(NamedTuple):
     first_step: int
     rows: BatchRows
     lead: int  # batches at the beginning that were delivered before the run was resumed
+    slots: Sequence[Slot]
 
 
 class ShardFeed:
@@ -85,8 +88,9 @@ class ShardFeed:
         num_workers: int,
         world_size: int,
         num_lanes: int,
+        slots: BatchSlots | None = None,
     ) -> None:
-        self._link, self._assembler, self._counts, self._epochs = link, assembler, counts, epochs
+        self._link, self._assembler, self._counts, self._epochs, self._slots = link, assembler, counts, epochs, slots
         self._num_workers, self._world_size = num_workers, world_size
         self._size = ChunkSize(num_lanes)
         self._asked: deque[_Asked] = deque()
@@ -100,16 +104,23 @@ class ShardFeed:
                 num_steps = len(rows.bounds) - 1
                 if num_steps == 0:
                     break
-                self._asked.append(_Asked(epoch, step - lead, rows, 0 if step else lead))
+                slots = [] if self._slots is None else self._slots.lease(num_steps)
+                self._asked.append(_Asked(epoch, step - lead, rows, 0 if step else lead, slots))
+                shared = None if self._slots is None else self._slots.describe(slots)
                 for worker in range(self._num_workers):
-                    yield self._link.request(worker, steps.work(worker, step, num_steps))
+                    work = steps.work(worker, step, num_steps)
+                    yield self._link.request(worker, work if shared is None else work._replace(shared=shared))
                 step += num_steps
+
+    def outstanding(self) -> list[Any]:
+        """What the workers may still write to, where the pass ends now."""
+        return [asked.slots for asked in self._asked]
 
     def batches(self) -> Iterator[Delivery]:
         """The batches, in order."""
         while (received := self._link.receive()) is not None:
             chunks = [received.chunk]
-            asked = self._asked.popleft()
+            asked = self._asked[0]
             num_steps = len(asked.rows.bounds) - 1
             self._size.learn(received.reply, num_steps)
             for _ in range(1, self._num_workers):
@@ -118,6 +129,7 @@ class ShardFeed:
                     raise RuntimeError("the workers ended in the middle of a batch")
                 self._size.learn(received.reply, num_steps)
                 chunks.append(received.chunk)
+            self._asked.popleft()
             yield from self._put_together(asked, chunks)
 
     def _put_together(self, asked: _Asked, chunks: Sequence[Any]) -> Iterator[Delivery]:
@@ -146,8 +158,13 @@ class ShardFeed:
             self._assembler.remember(cut(0, asked.lead))
         for j in range(asked.lead, len(due), size):
             end = min(j + size, len(due))
+            dense = None
+            if self._slots is not None:
+                end = min(end, (j // self._slots.num_batches + 1) * self._slots.num_batches)
+                dense = self._show(self._slots, asked, j, end, is_there)
             step = asked.first_step + j
-            group = Group(cut(j, end), [bound - bounds[j] for bound in bounds[j : end + 1]], due[j:end], asked.epoch, step)
+            relative = [bound - bounds[j] for bound in bounds[j : end + 1]]
+            group = Group(cut(j, end), relative, due[j:end], asked.epoch, step, dense)
             for batch, has_more in self._assembler.assemble(group):
                 num_rows = bounds[j + 1] - bounds[j]
                 self._counts.rows += num_rows
@@ -155,6 +172,14 @@ class ShardFeed:
                 self._counts.pads += pads[j]
                 yield Delivery(batch, asked.epoch, step, has_more)
                 j, step = j + 1, step + 1
+
+
+    @staticmethod
+    def _show(slots: BatchSlots, asked: _Asked, first: int, end: int, is_there: NDArray[np.bool_]) -> Dense:
+        """The dense columns of some batches of one slot."""
+        number, bounds = first // slots.num_batches, asked.rows.bounds
+        base, start, stop = (int(bounds[step]) for step in (number * slots.num_batches, first, end))
+        return slots.show(asked.slots[number], start - base, stop - base, is_there[start:stop])
 
 
 class Round(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count as count_up
 from typing import Any
@@ -36,6 +36,7 @@ from .sampler_state import SamplerState
 from .samples import collate
 from .settings import SEED_LIMIT, integer
 from .shard_plan import Batching, ShardPlan, plan_shards, read_place
+from .shared_rows import SlotKeeper
 from .state import State, check_state
 from .workers import Hosts, Workers
 
@@ -127,6 +128,7 @@ class MixLoader(DataLoader[Any]):
         self._number = next(_loader_numbers)
         self._counts = Counts()
         self._memory: BatchMemory | None = None
+        self._slots = SlotKeeper()
         self._workers: Hosts | None = None  # that serve pass after pass
         self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
         self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
@@ -251,6 +253,8 @@ class MixLoader(DataLoader[Any]):
         workers = self._take_workers(plan.opened, num_workers)
         skips = SkipBudget(dataset._damage_log, dataset.max_corrupt)
         run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), skips)
+        if assembler.takes_slots and run.in_order and run.schedule is None and not dataset.runs_user_code:
+            run = replace(run, slots=self._slots.slots(plan.opened.schema, run.batch_size, num_workers > 0))
         return begin(deliver_shards(run, plan.world, plan.schedule), workers, ahead=True)
 
     def _run(

@@ -22,6 +22,7 @@ from ..format import backend
 from ..format.columns import Allocate, Column, IntArray, allocate_arrays
 from ..format.features import Schema
 from ..format.records import RecordBlock
+from ..format.targets import RowTargets
 from ..order.hashing import SAMPLE, hash64
 from .parsed_batch import pack_batch
 from .samples import Structure, pack_samples, structure_of_features, unpack_samples
@@ -85,14 +86,16 @@ class Parser:
         self._seed = seed
         self._user_seconds = 0.0  # in the user's code, of the block at hand
 
-    def parse_columns(self, block: RecordBlock, epoch: int, allocate: Allocate = allocate_arrays) -> Parsed:
-        """Columns of the records. `allocate` is called once.
+    def parse_columns(
+        self, block: RecordBlock, epoch: int, allocate: Allocate = allocate_arrays, targets: RowTargets | None = None
+    ) -> Parsed:
+        """Columns of the records. `allocate` is called once. With `targets` (where no user code runs), dense ones go there.
 
         Raises ParseError, or what `parse_batch` should not have returned.
         """
         self._user_seconds = 0.0
         if self._parse is None and self._transform is None:
-            structure, columns = self._decode(block, allocate)
+            structure, columns = self._decode(block, allocate, targets)
             return Parsed(structure, columns, np.arange(len(block)), self._user_seconds)
         kept, samples = [], []
         for row, sample in self.iter_samples(block, epoch):
@@ -112,10 +115,12 @@ class Parser:
         else:
             yield from self._run(block, epoch, self._transform, samples, None)
 
-    def _decode(self, block: RecordBlock, allocate: Allocate) -> tuple[Structure, list[Column]]:
+    def _decode(
+        self, block: RecordBlock, allocate: Allocate, targets: RowTargets | None = None
+    ) -> tuple[Structure, list[Column]]:
         """Columns of all records, before any transform."""
         if self._schema is not None:
-            columns = backend.decode_examples(block, self._schema, allocate)
+            columns = backend.decode_examples(block, self._schema, allocate, targets)
             return structure_of_features([column.spec for column in columns]), columns
         if self._parse_batch is None:
             raise TypeError("Parser: no schema and no parser given")

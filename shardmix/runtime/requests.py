@@ -16,7 +16,7 @@ from torch.utils.data import Sampler
 from ..errors import CorruptShardError
 from ..format.columns import IntArray
 from ..order.schedule import Schedule
-from .handoff import Packed
+from .handoff import Address, Bytes, Packed
 from .limits import NOTHING_SPENT, Spent
 from .needs import chunk_bytes
 from .problem import Problem
@@ -24,6 +24,14 @@ from .problem import Problem
 CHUNK_BYTES = 2 << 20  # where there are no lanes
 CHUNK_SECONDS = 0.05  # slow user code: no chunk keeps the main process waiting much longer than this
 MAX_BATCHES = 1024
+
+
+class SharedSlots(NamedTuple):
+    """Slots of batch memory (shared_rows.py) that the dense rows of some work go to."""
+
+    segments: tuple[tuple[int, Address | Bytes], ...]  # all that the main process has: number, and where it is
+    slots: tuple[tuple[int, int], ...]  # of each group of batches: segment, and byte at which it begins
+    num_rows: int  # of each group but the last
 
 
 class ShardWork(NamedTuple):
@@ -37,6 +45,7 @@ class ShardWork(NamedTuple):
     # under a user's `schedule`: of the worker's rows, lane and place in it; else None, they follow from the steps
     lanes: IntArray | None = None
     positions: IntArray | None = None
+    shared: SharedSlots | None = None  # where dense rows go, if not into the slab
 
 
 class MapWork(NamedTuple):

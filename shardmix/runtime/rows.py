@@ -21,6 +21,7 @@ from ..format.columns import Allocate, Column, IntArray
 from ..format.features import Schema
 from ..format.index import Index
 from ..format.records import RecordBlock
+from ..format.targets import RowTargets
 from ..order.plan import Plan
 from ..order.schedule import BatchRows
 from .buffers import BufferPool
@@ -79,8 +80,8 @@ class RowSource:
         """Bytes of the buffers behind the records that are held."""
         return self._reader.buffer_bytes
 
-    def fill(self, epoch: int, rows: BatchRows, allocate: Allocate) -> Filled:
-        """Read, parse and pack some rows. `allocate` is called once.
+    def fill(self, epoch: int, rows: BatchRows, allocate: Allocate, targets: RowTargets | None = None) -> Filled:
+        """Read, parse and pack some rows. `allocate` is called once. With `targets`, of the rows, dense columns go there.
 
         Raises CorruptShardError (unless on_corrupt="skip"), StaleIndexError, ParseError (the user's exception as cause), OSError.
         """
@@ -90,7 +91,9 @@ class RowSource:
         if fetched.damages and self._raises:
             raise fetched.damages[min(fetched.damages)]
         block, kept = drop_holes(fetched)
-        parsed = self._parser.parse_columns(block, epoch, allocate)
+        if targets is not None and fetched.damages:
+            targets = targets.take(kept)
+        parsed = self._parser.parse_columns(block, epoch, allocate, targets)
         if len(parsed.kept) < len(kept):
             kept = kept[parsed.kept]
         source = fetched.block

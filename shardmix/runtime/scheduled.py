@@ -12,7 +12,7 @@ import numpy as np
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
 from .pulled import UserSchedule, check_named
-from .requests import ShardWork, Work
+from .requests import ShardWork
 from .source import workers_of_lanes
 
 
@@ -47,7 +47,7 @@ class ScheduledSteps:
         bounds = np.cumsum([0, *map(len, lanes)])
         return BatchRows(np.arange(len(lane)), lane, position, np.zeros(len(lane), np.bool_), bounds)
 
-    def work(self, worker: int, first_step: int, num_steps: int) -> Work:
+    def work(self, worker: int, first_step: int, num_steps: int) -> ShardWork:
         """The worker's rows of the steps that `rows` gave last."""
         rows = self._made
         mine = workers_of_lanes(rows.lane, self._schedule.world_size, self._num_workers) == worker

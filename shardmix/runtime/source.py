@@ -29,6 +29,7 @@ from .orphans import watch_parent
 from .problem import describe_problem
 from .requests import MapWork, Reply, Request, ShardWork, StreamWork, Work
 from .samples import Structure, pack_samples
+from .shared_rows import SlotFinder
 
 NO_SOURCE: IntArray = np.empty((0, 4), np.int64)
 
@@ -43,6 +44,7 @@ class Answer(NamedTuple):
     ended: bool = False
     damages: tuple[CorruptShardError, ...] = ()
     spent: Spent = NOTHING_SPENT
+    shared_bytes: int = 0  # of rows that were written to slots, beside the columns
 
 
 class Answers(Protocol):
@@ -73,6 +75,7 @@ class ShardAnswers:
     def __init__(self, dataset: ShardDataset, opened: Opened) -> None:
         self._dataset, self._opened = dataset, opened
         self._rows: RowSource | None = None
+        self._slots = SlotFinder(opened.schema) if opened.schema is not None else None
         self._next_step = 0
 
     def begin(self) -> None:
@@ -86,17 +89,23 @@ class ShardAnswers:
             raise TypeError(f"a ShardDataset answers no {type(work).__name__}")
         if self._rows is None:
             self._rows = RowSource(self._dataset, self._opened)
-        rows = rows_of_worker(work, worker, num_workers)
-        filled = self._rows.fill(work.epoch, rows, allocate)
+        rows, mine = rows_of_worker(work, worker, num_workers)
+        targets = self._slots.targets(work.shared, mine) if work.shared is not None and self._slots is not None else None
+        filled = self._rows.fill(work.epoch, rows, allocate, targets)
         source = NO_SOURCE
         if self._dataset.with_source:
             kept = filled.kept
             source = np.stack((filled.shard, filled.record, rows.lane[kept], rows.is_pad[kept]), axis=1, dtype=np.int64)
-        return Answer(filled.structure, filled.columns, filled.kept, source, ended, filled.damages, filled.spent)
+        shared_bytes = len(filled.kept) * targets.layout.row_bytes if targets is not None else 0
+        return Answer(
+            filled.structure, filled.columns, filled.kept, source, ended, filled.damages, filled.spent, shared_bytes
+        )
 
     def close(self) -> None:
         if self._rows is not None:
             self._rows.close()
+        if self._slots is not None:
+            self._slots.close()
 
     def _next_work(self, work: StreamWork, num_workers: int) -> tuple[ShardWork, bool]:
         """The steps after those that this worker gave last, about `num_rows` rows of them."""
@@ -109,18 +118,19 @@ class ShardAnswers:
         return ShardWork(work.epoch, work.rank, schedule, first, self._next_step - first), self._next_step == last
 
 
-def rows_of_worker(work: ShardWork, worker: int, num_workers: int) -> BatchRows:
-    """The worker's part of the rows that the work names."""
+def rows_of_worker(work: ShardWork, worker: int, num_workers: int) -> tuple[BatchRows, IntArray]:
+    """The worker's part of the rows that the work names, and which of them they are."""
     if work.lanes is not None and work.positions is not None:
         count = len(work.lanes)
-        return BatchRows(
-            np.arange(count), work.lanes, work.positions, np.zeros(count, np.bool_), np.array([0, count], np.int64)
-        )
+        every = np.arange(count)
+        rows = BatchRows(every, work.lanes, work.positions, np.zeros(count, np.bool_), np.array([0, count], np.int64))
+        return rows, every
     rows = work.schedule.batch_rows(work.rank, work.epoch, work.first_step, work.num_steps)
     mine = np.flatnonzero(workers_of_lanes(rows.lane, work.schedule.world_size, num_workers) == worker)
-    return BatchRows(
+    own = BatchRows(
         rows.row[mine], rows.lane[mine], rows.position[mine], rows.is_pad[mine], np.searchsorted(mine, rows.bounds)
     )
+    return own, mine
 
 
 class MapAnswers:
@@ -261,7 +271,7 @@ class ChunkSource(Dataset[Reply]):
         packed = writer.finish(chunk, self._structure_bytes)
         if packed.slab_bytes == request.known_bytes:
             packed = packed._replace(address=None)
-        num_bytes = writer.num_bytes
+        num_bytes = writer.num_bytes + given.shared_bytes
         rows, spent = chunk.num_rows, given.spent
         return Reply(
             request.generation, worker, slab, packed, rows, num_bytes, 0.0, given.ended, False, None, given.damages, spent

@@ -50,6 +50,7 @@ class Hosts(ABC):
         self._cell = cell  # the number of the talk at hand, as the hosts see it
         self._cell.array[:] = 0
         self._is_given_up = False
+        self._held: list[Any] = []
 
     def take(self) -> None:
         """Let them serve a pass."""
@@ -65,6 +66,10 @@ class Hosts(ABC):
         """From now on what is asked for in this pass is answered at once, without work: nobody waits for it."""
         self._is_given_up = True
         self._tell()
+
+    def hold(self, memory: list[Any]) -> None:
+        """Keep memory that requests name which were given up, until no host can write there any more."""
+        self._held += memory
 
     def _note_slab(self, reply: Reply) -> None:
         """Remember where a slab lies, when the reply tells it. Raises OSError where it cannot be reached."""
@@ -150,6 +155,7 @@ class Workers(Hosts):
                 "at the top level of a module, not as a lambda or inside a function"
             )
             raise
+        self._held.clear()  # torch has drained the answers to the pass before
         for reply in replies:
             try:
                 self._note_slab(reply)
@@ -165,6 +171,7 @@ class Workers(Hosts):
         if not self.persistent or (processes is not None and processes.is_broken):
             self._inner.end_processes()
             self.views.clear()
+            self._held.clear()
         self._sampler.requests, self._watch.describe = iter(()), Watch.describe
         self.is_busy = False
 
@@ -205,6 +212,7 @@ class Threads(Hosts):
             yield reply
 
     def release(self) -> None:
+        self._held.clear()  # the threads have ended
         for source in self._sources:
             source.close()
         self.is_busy = False

@@ -3,9 +3,11 @@
  * Rule 1: column by column within a few rows: the payloads stay in the cache, and the branches of a column repeat themselves.
  * Rule 2: a row may write what its counts allow, no more: should a payload have been changed between the passes, the row is
  * reported, and nothing is written out of place.
+ * Rule 3: what has targets is handed on, so large values are streamed there (stream.h).
  */
 
 #include "feature.h"
+#include "stream.h"
 
 typedef struct {
     const schema *wanted;
@@ -14,6 +16,7 @@ typedef struct {
     const place *places;
     const int64_t *counts;
     const int64_t *codes;
+    const row_target *targets;
 } decoder;
 
 static int put_length(column *out, int level, int64_t length)
@@ -31,14 +34,17 @@ static int put_bytes(column *out, const uint8_t *data, int64_t bytes)
     if (bytes > out->bytes_left)
         return -1;
     out->bytes_left -= bytes;
-    memcpy(out->values, data, (size_t)bytes);
+    if (out->is_streamed)
+        copy_streaming(out->values, data, (size_t)bytes);
+    else
+        memcpy(out->values, data, (size_t)bytes);
     out->values += bytes;
     return 0;
 }
 
 static int64_t put_varints(column *out, const uint8_t *p, const uint8_t *end)
 {
-    int64_t count = decode_varints(p, end, out->values, out->bytes_left / 8);
+    int64_t count = decode_varints(p, end, out->values, out->bytes_left / 8, 0);
     if (count < 0)
         return -1;
     out->bytes_left -= count * 8;
@@ -112,8 +118,17 @@ static int decode_levels(const field *f, const payload *source, place where, col
     return left ? -1 : 0;
 }
 
+/* A row's bytes, to where they stay. */
+static inline void put_row(uint8_t *out, const uint8_t *from, int64_t bytes, int is_streamed)
+{
+    if (is_streamed)
+        copy_streaming(out, from, (size_t)bytes);
+    else
+        memcpy(out, from, (size_t)bytes);
+}
+
 /* One row of a field whose rows are all of one size, `item` bytes. -1 when the payload was changed. */
-static inline int decode_dense(const field *f, const payload *source, place where, uint8_t *out, int64_t item)
+static inline int decode_dense(const field *f, const payload *source, place where, uint8_t *out, int64_t item, int is_streamed)
 {
     if (where.start > source->bytes || where.bytes > source->bytes - where.start)
         return -1;
@@ -124,19 +139,19 @@ static inline int decode_dense(const field *f, const payload *source, place wher
         if (item == 4)
             memcpy(out, start, 4);
         else
-            memcpy(out, start, (size_t)item);
+            put_row(out, start, item, is_streamed);
         return 0;
     }
     if (f->kind == KIND_INT64) {
         if (f->num_values == 1 && where.bytes && where.bytes <= 8 && source->bytes - where.start >= 8)
             return decode_varint_word(load_u64(start), where.bytes, out);
-        return decode_varints(start, end, out, f->num_values) == f->num_values ? 0 : -1;
+        return decode_varints(start, end, out, f->num_values, is_streamed) == f->num_values ? 0 : -1;
     }
     uint32_t bytes;
     start = read_value(start, end, &bytes);
     if (!start || bytes != item)
         return -1;
-    memcpy(out, start, bytes);
+    put_row(out, start, item, is_streamed);
     return 0;
 }
 
@@ -147,14 +162,18 @@ static int64_t decode_rows(const decoder *at, int number, int64_t first, int64_t
     const place *places = at->places + number;
     const int64_t *counts = f->num_levels ? at->counts + f->first_level * at->count : NULL;
     const int64_t item = item_bytes(f);
+    const int is_streamed = at->targets && item >= STREAMED_BYTES;
 
+    out->is_streamed = at->targets != NULL;
     for (int64_t row = first; row < stop; row++) {
         place where = places[row * at->wanted->num_fields];
         int is_left_out = at->codes[row] != ROW_USUAL || where.start == MISSING_START;
         if (!f->num_levels) {
-            if (!is_left_out && decode_dense(f, &at->payloads[row], where, out->values, item) < 0)
+            const row_target *target = at->targets ? at->targets + row : NULL;
+            uint8_t *to = target ? target->start + out->offset + target->position * item : out->values;
+            if (!is_left_out && decode_dense(f, &at->payloads[row], where, to, item, is_streamed) < 0)
                 return row;
-            out->values += item;
+            out->values = to + item;
             continue;
         }
         column next = *out;
@@ -174,22 +193,25 @@ static int64_t decode_rows(const decoder *at, int number, int64_t first, int64_t
 }
 
 int64_t decode_some(const schema *wanted, const payload *payloads, int64_t count, const place *places,
-                    const int64_t *counts, const int64_t *codes, column *columns, int64_t first, int64_t stop)
+                    const int64_t *counts, const int64_t *codes, column *columns, const row_target *targets, int64_t first,
+                    int64_t stop)
 {
-    const decoder at = {wanted, payloads, count, places, counts, codes};
+    const decoder at = {wanted, payloads, count, places, counts, codes, targets};
     int64_t changed = -1;
     for (int number = 0; number < wanted->num_fields && changed < 0; number++)
         changed = decode_rows(&at, number, first, stop, &columns[number]);
+    if (targets)
+        finish_streams();
     return changed;
 }
 
 int64_t decode_values(const schema *wanted, const payload *payloads, int64_t count, const place *places,
-                      const int64_t *counts, const int64_t *codes, column *columns)
+                      const int64_t *counts, const int64_t *codes, column *columns, const row_target *targets)
 {
     int64_t changed = -1;
     for (int64_t first = 0; first < count && changed < 0; first += ROWS_AT_ONCE) {
         int64_t stop = count - first < ROWS_AT_ONCE ? count : first + ROWS_AT_ONCE;
-        changed = decode_some(wanted, payloads, count, places, counts, codes, columns, first, stop);
+        changed = decode_some(wanted, payloads, count, places, counts, codes, columns, targets, first, stop);
     }
     return changed;
 }

@@ -1,19 +1,21 @@
 /* Take and check the arguments of the two passes of decoding.
  *
  *     count_values(buffers, buffer, start, length, names, fields, is_sequence, places, counts, codes)
- *     decode_examples(…the same…, outputs) -> the first row that was changed between the passes, or -1
- *     decode_dense(…the same…, outputs) -> as decode_examples; both passes in one call, for fields without levels
+ *     decode_examples(…the same…, outputs, targets) -> the first row that was changed between the passes, or -1
+ *     decode_dense(…the same…, outputs, targets) -> as decode_examples; both passes in one call, for fields without levels
  *
  * buffers  tuple of bytes-like; buffer, start, length  int64 (rows,): where the payloads are, as in RecordBlock
  * names    the names of the fields, end to end; fields  int64 (fields, FIELD_NUMBERS), see take_field
  * places   uint32 (rows, fields, 2); counts  int64 (levels of all fields, rows); codes  int64 (rows,)
  * outputs  tuple, for each field: one int64 array a level, outermost first, and the values
+ * targets  None; or where the rows of dense fields go (targets.c), which then have no outputs
  *
  * Rule: nothing is written before everything was checked, so that the passes need to trust no one.
  */
 
 #include "decode_module.h"
 #include "example.h"
+#include "targets.h"
 
 #define FIELD_NUMBERS 8
 #define NUM_RESULTS 3
@@ -30,6 +32,7 @@ typedef struct {
     int64_t *codes;
     const Py_buffer *results; /* the buffers of these three */
     column *columns;
+    row_target *targets;
 } call;
 
 static void drop_call(call *at)
@@ -38,6 +41,7 @@ static void drop_call(call *at)
     PyMem_Free(at->wanted.fields);
     PyMem_Free(at->payloads);
     PyMem_Free(at->columns);
+    PyMem_Free(at->targets);
 }
 
 static int refuse(const char *text)
@@ -144,16 +148,18 @@ static int take_results(call *at, PyObject *places, PyObject *counts, PyObject *
     return at->codes ? 0 : -1;
 }
 
-/* What both passes take: 0, or -1 with an exception set. */
-static int take_call(call *at, PyObject *args, PyObject **outputs)
+/* What both passes take, and `outputs` and `targets` unless they are NULL: 0, or -1 with an exception set. */
+static int take_call(call *at, PyObject *args, PyObject **outputs, PyObject **targets)
 {
     PyObject *buffers, *buffer, *start, *length, *names, *fields, *places, *counts, *codes;
     int is_sequence;
-    const char *format = outputs ? "O!OOOOOpOOOO!" : "O!OOOOOpOOO";
+    const char *format = outputs ? "O!OOOOOpOOOO!O" : "O!OOOOOpOOO";
     if (!PyArg_ParseTuple(args, format, &PyTuple_Type, &buffers, &buffer, &start, &length, &names, &fields, &is_sequence,
-                          &places, &counts, &codes, &PyTuple_Type, outputs))
+                          &places, &counts, &codes, &PyTuple_Type, outputs, targets))
         return -1;
-    Py_ssize_t room = PyTuple_Size(buffers) + (outputs ? PyTuple_Size(*outputs) : 0) + 8;
+    Py_ssize_t room = PyTuple_Size(buffers) + 8;
+    if (outputs)
+        room += PyTuple_Size(*outputs) + count_target_buffers(*targets);
     if (reserve_buffers(&at->held, room) < 0 || take_payloads(at, buffers, buffer, start, length) < 0
         || take_schema(at, names, fields, is_sequence) < 0)
         return -1;
@@ -164,7 +170,7 @@ PyObject *py_count_values(PyObject *module, PyObject *args)
 {
     (void)module;
     call at = {0};
-    int status = take_call(&at, args, NULL);
+    int status = take_call(&at, args, NULL, NULL);
     if (status == 0) {
         Py_BEGIN_ALLOW_THREADS
         status = locate_values(&at.wanted, at.payloads, at.count, at.places, at.counts, at.codes);
@@ -207,10 +213,12 @@ static uint8_t *take_output(call *at, PyObject *output, int64_t items, int64_t b
     return start_of(view);
 }
 
-static int take_columns(call *at, PyObject *outputs)
+static int take_columns(call *at, PyObject *outputs, int has_targets)
 {
-    Py_ssize_t next = 0;
-    if (PyTuple_Size(outputs) != at->wanted.num_levels + at->wanted.num_fields)
+    Py_ssize_t next = 0, expected = at->wanted.num_levels;
+    for (int i = 0; i < at->wanted.num_fields; i++)
+        expected += !has_targets || at->wanted.fields[i].num_levels;
+    if (PyTuple_Size(outputs) != expected)
         return refuse("more or fewer outputs than the fields have arrays");
     at->columns = take_memory(at->wanted.num_fields, sizeof(column));
     if (!at->columns)
@@ -218,6 +226,8 @@ static int take_columns(call *at, PyObject *outputs)
     for (int i = 0; i < at->wanted.num_fields; i++) {
         const field *f = &at->wanted.fields[i];
         int64_t items = at->count;
+        if (has_targets && !f->num_levels)
+            continue;
         for (int level = 0; level < f->num_levels; level++) {
             at->columns[i].lengths[level] = take_output(at, PyTuple_GetItem(outputs, next++), items, 8);
             if (!at->columns[i].lengths[level])
@@ -234,17 +244,25 @@ static int take_columns(call *at, PyObject *outputs)
 static PyObject *decode_outputs(PyObject *args, int is_dense)
 {
     call at = {0};
-    PyObject *outputs;
+    PyObject *outputs, *targets;
     int64_t changed = -1;
-    int status = take_call(&at, args, &outputs);
+    int status = take_call(&at, args, &outputs, &targets);
+    if (status == 0 && is_dense && at.wanted.num_levels)
+        status = refuse("a field with levels is not dense");
     if (status == 0)
-        status = is_dense && at.wanted.num_levels ? refuse("a field with levels is not dense") : take_columns(&at, outputs);
+        status = take_columns(&at, outputs, targets != Py_None);
+    if (status == 0 && targets != Py_None) {
+        at.targets = take_targets(&at.held, targets, &at.wanted, at.columns, at.count, at.results, NUM_RESULTS);
+        status = at.targets ? 0 : -1;
+    }
     if (status == 0) {
         Py_BEGIN_ALLOW_THREADS
         if (is_dense)
-            changed = decode_dense_values(&at.wanted, at.payloads, at.count, at.places, at.codes, at.columns);
+            changed = decode_dense_values(&at.wanted, at.payloads, at.count, at.places, at.codes, at.columns,
+                                          at.targets);
         else
-            changed = decode_values(&at.wanted, at.payloads, at.count, at.places, at.counts, at.codes, at.columns);
+            changed = decode_values(&at.wanted, at.payloads, at.count, at.places, at.counts, at.codes, at.columns,
+                                    at.targets);
         Py_END_ALLOW_THREADS
     }
     drop_call(&at);

@@ -71,7 +71,15 @@ typedef struct {
     uint8_t *values;
     int64_t lengths_left[MAX_LEVELS]; /* set by pass 2 */
     int64_t bytes_left;
+    int is_streamed; /* set by pass 2 */
+    int64_t offset; /* with targets, of a dense field: where its rows begin after `start` */
 } column;
+
+/* Where a row of dense fields goes, in memory that is handed on to others: it is the row `position` of a column. */
+typedef struct {
+    uint8_t *start;
+    int64_t position;
+} row_target;
 
 /* Bytes of one item of a column's values. */
 int64_t item_bytes(const field *f);
@@ -84,17 +92,19 @@ static inline int64_t count_entries(const int64_t *counts, int64_t rows, int lev
 }
 
 /* Pass 2. Decode what pass 1 found into arrays that the sums of `counts` fill exactly. Odd rows, and missing fields, are left for
- * the caller to fill. Returns -1, or the first row that is not as it was found. */
+ * the caller to fill. `targets`: where each row of the dense fields goes, or NULL: one after another. Returns -1, or the first row
+ * that is not as it was found. */
 int64_t decode_values(const schema *wanted, const payload *payloads, int64_t count, const place *places,
-                      const int64_t *counts, const int64_t *codes, column *columns);
+                      const int64_t *counts, const int64_t *codes, column *columns, const row_target *targets);
 
 /* Some rows of pass 2. */
 int64_t decode_some(const schema *wanted, const payload *payloads, int64_t count, const place *places,
-                    const int64_t *counts, const int64_t *codes, column *columns, int64_t first, int64_t stop);
+                    const int64_t *counts, const int64_t *codes, column *columns, const row_target *targets, int64_t first,
+                    int64_t stop);
 
 /* Both passes in turn, for fields without levels: what each row takes is known, and the payloads stay in the cache between the
  * passes. As decode_values, or NO_MEMORY. */
 int64_t decode_dense_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *codes,
-                            column *columns);
+                            column *columns, const row_target *targets);
 
 #endif

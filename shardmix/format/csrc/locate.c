@@ -296,14 +296,14 @@ int locate_values(const schema *wanted, const payload *payloads, int64_t count, 
 }
 
 int64_t decode_dense_values(const schema *wanted, const payload *payloads, int64_t count, place *places, int64_t *codes,
-                            column *columns)
+                            column *columns, const row_target *targets)
 {
     locator at = {.wanted = wanted, .count = count};
     int64_t changed = make_locator(&at) < 0 ? NO_MEMORY : -1;
     for (int64_t first = 0; first < count && changed == -1; first += ROWS_AT_ONCE) {
         int64_t stop = count - first < ROWS_AT_ONCE ? count : first + ROWS_AT_ONCE;
         locate_rows(&at, payloads, places, codes, first, stop);
-        changed = decode_some(wanted, payloads, count, places, NULL, codes, columns, first, stop);
+        changed = decode_some(wanted, payloads, count, places, NULL, codes, columns, targets, first, stop);
     }
     drop_locator(&at);
     return changed;

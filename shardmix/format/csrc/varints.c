@@ -6,6 +6,7 @@
  * the tail, and for varints of more than eight bytes (negative numbers take ten).
  */
 
+#include "stream.h"
 #include "wire.h"
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -118,7 +119,7 @@ static const uint8_t *decode_slowly(const uint8_t *p, const uint8_t *end, uint64
 
 /* The varints of at most eight bytes that end in a block, up to the first longer one. Returns their number and the bytes they
  * take. There are BLOCK_BYTES + WORD_BYTES to read. */
-static int64_t decode_block(const uint8_t *p, uint64_t ends, uint8_t *out, unsigned *bytes)
+static inline int64_t decode_block(const uint8_t *p, uint64_t ends, uint8_t *out, unsigned *bytes, int is_streamed)
 {
     static const uint64_t masks[WORD_BYTES + 1] = {
         0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff,
@@ -130,14 +131,17 @@ static int64_t decode_block(const uint8_t *p, uint64_t ends, uint8_t *out, unsig
         if (next - start > WORD_BYTES)
             break;
         uint64_t value = join_groups(load_u64(p + start) & masks[next - start]);
-        memcpy(out, &value, 8);
+        if (is_streamed)
+            stream_u64(out, value);
+        else
+            memcpy(out, &value, 8);
         start = next;
     }
     *bytes = start;
     return (out - first) / 8;
 }
 
-int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room)
+int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room, int is_streamed)
 {
     int64_t count = 0;
 
@@ -147,7 +151,8 @@ int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64
             unsigned bytes;
             if (count_bits(ends) > room - count)
                 return -1;
-            int64_t decoded = decode_block(p, ends, out + 8 * count, &bytes);
+            uint8_t *to = out + 8 * count;
+            int64_t decoded = is_streamed ? decode_block(p, ends, to, &bytes, 1) : decode_block(p, ends, to, &bytes, 0);
             count += decoded;
             p += bytes;
             if (decoded)

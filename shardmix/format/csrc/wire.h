@@ -56,8 +56,8 @@ static inline const uint8_t *read_field(const uint8_t *p, const uint8_t *end, ui
 int64_t count_varints(const uint8_t *p, const uint8_t *end);
 
 /* Decode varints that were counted. Returns their number; -1 when they are more than `room`, or were changed since. `out` may be
- * unaligned. */
-int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room);
+ * unaligned; `is_streamed`: it is written past the caches (stream.h). */
+int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room, int is_streamed);
 
 /* The seven-bit groups of a word's bytes, side by side; the top bits are ignored. */
 static inline uint64_t join_groups(uint64_t w)
