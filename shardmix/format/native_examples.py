@@ -194,7 +194,7 @@ def _fill_rows(fill: _Fill, counts: IntArray, column: Column) -> None:
 
 
 def _allocate_columns(
-    plan: _Plan, counts: IntArray, allocate: Allocate, targets: RowTargets | None
+    plan: _Plan, counts: IntArray, allocate: Allocate, targets: RowTargets | None = None
 ) -> dict[int, Column]:
     """The arrays of all columns, by field, asked for at once: for each its levels of lengths, outermost first, then its values.
 

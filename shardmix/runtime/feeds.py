@@ -156,7 +156,8 @@ class ShardFeed:
 
         if asked.lead:
             self._assembler.remember(cut(0, asked.lead))
-        for j in range(asked.lead, len(due), size):
+        j = asked.lead
+        while j < len(due):
             end = min(j + size, len(due))
             dense = None
             if self._slots is not None:

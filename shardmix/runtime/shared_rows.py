@@ -4,8 +4,8 @@ Rule 1: the memory is the main process's. A request names slots; each holds the 
 and every worker writes its own rows there. The main process shows them as tensors, without a copy.
 Rule 2: a slot is used again when its last tensor is freed and no worker can write there any more: a request that was given up
 keeps its slots until its workers have ended, or have said that they are done with it (`Hosts.hold`).
-Rule 3: slots lie in few segments of anonymous memory, each larger than the one before where more are held. A worker maps a segment
-when a request first names it, and lets go of those that the main process has let go of.
+Rule 3: slots lie in few segments of anonymous memory: the more are held, the larger is the next. A worker maps a segment when a
+request first names it, and lets go of those that the main process has let go of.
 
 What has levels (bytes, ragged values), samples, and what user code makes, travels through slabs (handoff.py).
 """
@@ -20,6 +20,7 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..format.columns import Column, IntArray
 from ..format.features import Schema
@@ -30,6 +31,7 @@ from .handoff import HAS_ANONYMOUS_FILES, Address, Bytes, SharedBytes, attach, r
 from .requests import MAX_BATCHES, SharedSlots
 from .samples import Structure, structure_of_features
 
+FREE_REQUESTS = 3  # slots for so many requests are kept free; a user who held more gave them back
 _numbers = count()  # of segments, over all loaders of the process
 
 
@@ -78,6 +80,7 @@ class SlotPool:
         self.slot_bytes, self.is_shared = round_to_pages(slot_bytes), is_shared
         self._segments: list[_Segment] = []
         self._leasing = threading.Lock()
+        self._most_asked = 0  # by one request
         self.num_allocated = 0  # segments made so far
 
     def lease(self, num_slots: int) -> list[Slot]:
@@ -94,7 +97,8 @@ class SlotPool:
                 self.num_allocated += 1
                 self._segments.append(segment)
                 slots += [segment.lease() for _ in range(missing)]
-            self._trim(3 * num_slots)
+            self._most_asked = max(self._most_asked, num_slots)
+            self._trim(FREE_REQUESTS * self._most_asked)
             return slots
 
     def segments(self) -> tuple[tuple[int, Address | Bytes], ...]:
@@ -102,11 +106,13 @@ class SlotPool:
         with self._leasing:
             return tuple([(segment.number, segment.address) for segment in self._segments])
 
-    def _trim(self, most_free: int) -> None:
-        """Let go of segments that nobody uses, where more slots are free than the next requests take."""
+    def _trim(self, enough: int) -> None:
+        """Let go of segments that nobody uses, the largest first, where enough slots are free without them; and of those that are
+        far larger than that."""
         num_free = sum(len(segment.free) for segment in self._segments)
-        for segment in list(self._segments):
-            if len(segment.free) == segment.num_slots and num_free - segment.num_slots >= most_free:
+        for segment in sorted(self._segments, key=lambda segment: -segment.num_slots):
+            is_idle = len(segment.free) == segment.num_slots
+            if is_idle and (num_free - segment.num_slots >= enough or segment.num_slots > 2 * enough):
                 num_free -= segment.num_slots
                 self._segments.remove(segment)
                 segment.close()
@@ -128,7 +134,7 @@ class BatchSlots:
         places = tuple([(slot.segment, slot.offset) for slot in slots])
         return SharedSlots(self._pool.segments(), places, self._layout.num_rows)
 
-    def show(self, slot: Slot, start: int, stop: int, is_there: IntArray) -> Dense:
+    def show(self, slot: Slot, start: int, stop: int, is_there: NDArray[np.bool_]) -> Dense:
         """Rows start … stop-1 of a slot, those that are there: views of it, or a copy where there are holes."""
         columns: list[Column | None] = []
         is_whole = bool(is_there.all())

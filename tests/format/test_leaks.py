@@ -20,7 +20,7 @@ from shardmix.format import _core, native, native_examples
 from tests.format import test_native
 from tests.format.odd_payloads import ODD, SCHEMA, USUAL
 from tests.format.test_native import SOUND, as_array
-from tests.format.test_parity import make_block
+from tests.format.test_parity import make_block, to_targets
 
 pytestmark = pytest.mark.once
 
@@ -38,12 +38,12 @@ def both_passes(call: list[Any], num_columns: int) -> Callable[[], Any]:
     """The two passes over one row, without Python between them."""
     _core.count_values(*call)
     plan = native_examples._plan_of(SCHEMA)
-    columns = native_examples._allocate_columns(plan, call[8], native_examples.allocate_arrays)[:num_columns]
+    columns = [*native_examples._allocate_columns(plan, call[8], native_examples.allocate_arrays).values()][:num_columns]
     outputs = tuple(array for column in columns for array in (*column.lengths, column.values))
 
     def run() -> None:
         _core.count_values(*call)
-        _core.decode_examples(*call, outputs)
+        _core.decode_examples(*call, outputs, None)
 
     return run
 
@@ -73,6 +73,8 @@ def leaking_calls() -> dict[str, Callable[[], Any]]:
         "both passes wrongly": lambda: refuse(both_passes(arguments(), 3)),
         "count wrongly": lambda: refuse(lambda: _core.count_values(*arguments(codes=np.empty(2, np.int64)))),
         "decode": lambda: native_examples.decode_examples(good, schema),
+        "decode to targets": lambda: to_targets(native_examples.decode_examples, good, schema),
+        "decode to wrong targets": lambda: refuse(lambda: to_targets(native_examples.decode_examples, good, schema, room=0)),
         "decode odd": lambda: native_examples.decode_examples(odd, schema),
         "decode bad": lambda: refuse(lambda: native_examples.decode_examples(bad, schema)),
     }

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmix import encode_example
 from shardmix.format import framing, spans
+from shardmix.format.columns import allocate_arrays
+from shardmix.format.features import FixedLenFeature, resolve_schema
 from shardmix.format.framing import Damage, frame_record
 from tests.format.odd_payloads import SCHEMA, USUAL
 from tests.format.test_parity import make_block
@@ -271,10 +274,10 @@ class TestWrongCalls:
         arguments = self.arguments(buffers=(payload, payload))
         _core.count_values(*arguments)
         columns = native_examples._allocate_columns(plan, arguments[8], native_examples.allocate_arrays)
-        outputs = [array for column in columns for array in (*column.lengths, column.values)]
+        outputs = [array for column in columns.values() for array in (*column.lengths, column.values)]
         state = {"payload": payload, "places": arguments[7], "counts": arguments[8], "codes": arguments[9], "outputs": outputs}
         change(state)
-        return _core.decode_examples(*arguments, tuple(state["outputs"]))
+        return _core.decode_examples(*arguments, tuple(state["outputs"]), None)
 
     def test_a_payload_changed_between_the_passes_is_reported(self) -> None:
         def break_a_varint(state: dict[str, Any]) -> None:
@@ -303,6 +306,85 @@ class TestWrongCalls:
     def test_decode_examples(self, change: Callable[[dict[str, Any]], None]) -> None:
         with pytest.raises((TypeError, ValueError, BufferError)):
             self.decoded(change)
+
+
+def ints(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
+class TestWrongTargets:
+    """Rows of dense columns go where they are told to, if all of that is within the buffers."""
+
+    ROWS = 3
+
+    def decode(self, **changed: Any) -> int:
+        schema = resolve_schema({"x": FixedLenFeature((3,), "int64"), "one": FixedLenFeature((), "float32")})
+        block = make_block([encode_example({"x": [1, 2, 300], "one": 0.5})] * self.ROWS)
+        plan = native_examples._plan_of(schema)
+        codes = changed.get("codes", np.empty(self.ROWS, np.int64))
+        results = np.empty((self.ROWS, 2, 2), np.uint32), np.empty((0, self.ROWS), np.int64), codes
+        names = ["buffers", "buffer", "position", "offsets"]
+        values = [(np.zeros(256, np.uint8), np.zeros(256, np.uint8)), ints(0, 1, 0), ints(0, 1, 1), ints(0, 128)]
+        targets = dict(zip(names, values, strict=True)) | {name: changed[name] for name in names if name in changed}
+        call = (block.buffers, block.buffer, block.start, block.length, plan.names, plan.fields, False, *results)
+        return _core.decode_dense(*call, (), changed.get("targets", tuple(targets.values())))
+
+    def test_these_are_right_and_everything_else_stays_as_it_was(self) -> None:
+        buffers = (np.full(256, 7, np.uint8), np.full(256, 7, np.uint8))
+        assert self.decode(buffers=buffers) == -1
+        assert buffers[0][:48].view(np.int64).tolist() == [1, 2, 300] * 2
+        assert buffers[1][24:48].view(np.int64).tolist() == [1, 2, 300]
+        assert buffers[0][128:136].view(np.float32).tolist() == [0.5, 0.5]
+        assert buffers[1][132:136].view(np.float32).tolist() == [0.5]
+        assert set(buffers[0][48:128].tolist() + buffers[0][136:].tolist()) == {7}
+        assert {*buffers[1][:24].tolist(), *buffers[1][48:132].tolist(), *buffers[1][136:].tolist()} == {7}
+
+    def test_the_last_row_may_end_with_the_buffer(self) -> None:
+        ends = (np.zeros(48 + 8, np.uint8),) * 2
+        assert self.decode(buffers=ends, offsets=ints(0, 48)) == -1
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("targets", ()),
+            ("targets", 5),
+            ("targets", ([], 0, 0, 0)),
+            ("buffers", ()),
+            ("buffers", (b"read-only" * 40, np.zeros(256, np.uint8))),
+            ("buffers", (np.zeros(256, np.uint8), np.zeros(131, np.uint8))),
+            ("buffers", (np.zeros(256, np.uint8), "text")),
+            ("buffer", ints(0, 2, 0)),
+            ("buffer", ints(0, -1, 0)),
+            ("buffer", ints(0, 1)),
+            ("position", ints(0, -1, 0)),
+            ("position", ints(0, 2**63 - 1, 0)),
+            ("position", ints(0, 2**60, 0)),
+            ("position", ints(0, 32, 0)),
+            ("position", np.zeros(3)),
+            ("offsets", ints(0)),
+            ("offsets", ints(-1, 128)),
+            ("offsets", ints(0, 249)),
+            ("offsets", ints(0, 2**63 - 1)),
+            ("offsets", ints(209, 128)),
+        ],
+    )
+    def test_others_are_refused(self, name: str, value: Any) -> None:
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            self.decode(**{name: value})
+
+    def test_none_lies_where_the_results_are(self) -> None:
+        codes = np.zeros(32, np.int64)
+        with pytest.raises(ValueError, match="results"):
+            self.decode(codes=codes[:3], buffers=(codes.view(np.uint8), np.zeros(256, np.uint8)))
+
+    def test_there_are_no_outputs_for_what_has_targets(self) -> None:
+        arguments = TestWrongCalls().arguments()
+        _core.count_values(*arguments)
+        columns = native_examples._allocate_columns(native_examples._plan_of(SCHEMA), arguments[8], allocate_arrays)
+        outputs = tuple(array for column in columns.values() for array in (*column.lengths, column.values))
+        targets = (np.zeros(1 << 12, np.uint8),), ints(0), ints(0), np.zeros(len(SCHEMA.fields), np.int64)
+        with pytest.raises(ValueError, match="outputs"):
+            _core.decode_examples(*arguments, outputs, targets)
 
 
 def test_threads_do_not_disturb_each_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from shardmix.errors import ParseError
 from shardmix.format import example
-from shardmix.format.columns import Column
+from shardmix.format.columns import Column, allocate_arrays
 from shardmix.format.features import FixedLenFeature, Schema, VarLenFeature, resolve_schema
 from shardmix.format.reader import read_records
 from shardmix.format.records import RecordBlock
+from shardmix.format.targets import DenseLayout, RowTargets
 from tests.format import wire
 from tests.format.odd_payloads import ODD, PAYLOADS, SCHEMA, SCHEMAS, SEQUENCE_SCHEMA, STRICT_SCHEMA, USUAL
 
@@ -71,10 +73,32 @@ def outcome(decode: Any, payloads: Sequence[bytes], schema: Schema) -> Any:
     ]
 
 
+def to_targets(decode: Any, block: RecordBlock, schema: Schema, room: int = 3) -> list[Column]:
+    """What a twin makes of a block, its dense columns by way of targets: every other row of two buffers, the last row first."""
+    rows = len(block)
+    layout = DenseLayout([field.spec for field in schema.fields], room * rows)
+    buffers = tuple(np.full(layout.num_bytes, 0xAA, np.uint8) for _ in range(2))
+    targets = RowTargets(buffers, np.arange(rows) % 2, 2 * np.arange(rows)[::-1] % max(layout.num_rows, 1), layout)
+    others = iter(decode(block, schema, allocate_arrays, targets))
+    columns = []
+    for number, spec in enumerate(layout.specs):
+        if spec.levels:
+            columns.append(next(others))
+            continue
+        written: Any = [layout.arrays(buffer, layout.num_rows)[number] for buffer in buffers]
+        values = np.empty((rows, *spec.item_shape), spec.dtype)
+        for row in range(rows):
+            values[row] = written[targets.buffer[row]][targets.position[row]]
+        columns.append(Column(spec, values, ()))
+    return columns
+
+
 def check(payloads: Sequence[bytes], schema: Schema) -> None:
-    """Both twins agree."""
+    """Both twins agree, wherever dense rows go."""
     expected = outcome(example.decode_examples, payloads, schema)
     assert outcome(native_examples.decode_examples, payloads, schema) == expected
+    for twin in (example.decode_examples, native_examples.decode_examples):
+        assert outcome(partial(to_targets, twin), payloads, schema) == expected
 
 
 def check_alone_and_among_others(payload: bytes, schema: Schema, usual: bytes) -> None:

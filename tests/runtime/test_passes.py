@@ -149,11 +149,11 @@ def test_garbage_that_a_reader_of_the_pass_collects_ends_the_pass(
     """The mixer waits for its readers as it ends, so a reader must not wait for the mixer."""
     is_dropped, fill = threading.Event(), RowSource.fill
 
-    def fill_and_collect(source: RowSource, epoch: int, rows: BatchRows, allocate: Any) -> Any:
+    def fill_and_collect(source: RowSource, epoch: int, rows: BatchRows, *rest: Any) -> Any:
         if len(rows.row) and rows.row[0] >= 4:  # beyond the first batch, for which the test waits
             is_dropped.wait()
             gc.collect()
-        return fill(source, epoch, rows, allocate)
+        return fill(source, epoch, rows, *rest)
 
     monkeypatch.setattr(RowSource, "fill", fill_and_collect)
     dataset = ShardDataset(make_corpus([50, 50]), features={"id": FixedLenFeature((), "int64")})

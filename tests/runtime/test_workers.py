@@ -13,6 +13,7 @@ import pytest
 
 from shardmix import FixedLenFeature, MixLoader, ShardDataset, ShardWriter, encode_example
 from shardmix.runtime import gather
+from shardmix.runtime.assemble import Assembler
 from shardmix.runtime.processes import WatchedIterator
 from shardmix.runtime.requests import Reply, Request
 from shardmix.runtime.workers import AHEAD, AnsweringThread, attach, take_in_turn
@@ -45,10 +46,12 @@ def by_features(tmp_path_factory: pytest.TempPathFactory) -> dict[int, ShardData
 # --- Processes
 
 
+@pytest.mark.parametrize("has_slots", [True, False], ids=["slots", "slabs"])
 @pytest.mark.parametrize("num_features", [2, 200])
 def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_chunk(
-    by_features: dict[int, ShardDataset], num_features: int, monkeypatch: pytest.MonkeyPatch
+    by_features: dict[int, ShardDataset], num_features: int, has_slots: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Rows that workers write into slots are not copied at all, those in slabs once."""
     calls = {"messages": 0, "attached": 0, "copied rows": 0}
 
     def counted(name: str, function: Callable[..., Any], amount: Callable[..., int] = lambda *_: 1) -> Callable[..., Any]:
@@ -59,22 +62,22 @@ def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_c
         return call
 
     monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 1e9)  # chunks by bytes alone, however busy the machine
+    monkeypatch.setattr(Assembler, "takes_slots", has_slots)
     monkeypatch.setattr(WatchedIterator, "_get_data", counted("messages", WatchedIterator._get_data))
     monkeypatch.setattr("shardmix.runtime.workers.attach", counted("attached", attach))
     monkeypatch.setattr(gather, "scatter_rows", counted("copied rows", gather.scatter_rows, rows_scattered))
     loader = MixLoader(by_features[num_features], batch_size=40, num_workers=2, persistent_workers=True)
     for _ in range(3):  # the first rounds
         list(loader)
-    memory = loader._memory
-    assert memory is not None
+    memory: Any = loader._slots.pool if has_slots else loader._memory
     before, stats, num_allocated = dict(calls), loader.stats(), memory.num_allocated
     assert sum(len(batch["feature 0"]) for batch in loader) == ROWS
     num_messages = loader.stats()["messages"] - stats["messages"]
     resumed = 2  # torch tells each persistent worker that another pass begins
     assert calls["messages"] - before["messages"] == num_messages + resumed
     assert calls["attached"] - before["attached"] == loader.stats()["slabs_attached"] - stats["slabs_attached"] == 0
-    assert memory.num_allocated == num_allocated
-    assert calls["copied rows"] - before["copied rows"] == ROWS
+    assert memory.num_allocated == num_allocated > 0
+    assert calls["copied rows"] - before["copied rows"] == (0 if has_slots else ROWS)
     assert num_messages < 2 * ROWS / 40 / 4  # a chunk is several batches
     del loader
 
@@ -97,6 +100,7 @@ def test_a_row_is_copied_once_out_of_the_slab(by_features: dict[int, ShardDatase
         return columns
 
     monkeypatch.setattr(gather, "scatter_rows", look)
+    monkeypatch.setattr(Assembler, "takes_slots", False)
     loaders: list[Any] = [MixLoader(by_features[2], batch_size=400, num_workers=2, persistent_workers=True)]
     for _ in loaders[0]:
         pass
