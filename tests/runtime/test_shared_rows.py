@@ -200,30 +200,36 @@ def test_after_the_first_rounds_no_memory_is_allocated(pattern: str, monkeypatch
     del loader
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_what_a_given_up_pass_still_writes_is_nobody_elses(
-    pattern: str, persistent: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers dawdle between reading and writing, so that an early end always finds them on their way."""
-    fill = RowSource.fill
+def write_late(source: RowSource, epoch: int, rows: Any, allocate: Any, targets: Any = None) -> Any:
+    """A worker that is slow in epoch 0, and writes once more before it answers."""
+    filled = fill(source, epoch, rows, allocate, targets)
+    if epoch == 0 and targets is not None:
+        time.sleep(late_seconds)
+        for buffer in set(targets.buffer.tolist()):
+            targets.buffers[buffer][:] = 0xEE
+    return filled
 
-    def dawdle(source: RowSource, epoch: int, rows: Any, allocate: Any, targets: Any = None) -> Any:
-        time.sleep(0.002)
-        filled = fill(source, epoch, rows, allocate, targets)
-        if targets is not None and epoch == 0:  # as a worker that is late
-            time.sleep(0.01)
-            for buffer in set(targets.buffer.tolist()):
-                targets.buffers[buffer][:] = 0xEE
-        return filled
 
+fill = RowSource.fill
+late_seconds = 0.03
+
+
+@pytest.fixture
+def expected(pattern: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Batches of epoch 1. From now on workers write late."""
     with monkeypatch.context() as patch:
         through_slabs(patch)
-        plain_loader = make_loader(pattern, 0)
-        plain_loader.set_epoch(1)
-        expected = [plain(batch) for batch in plain_loader]
-    monkeypatch.setattr(RowSource, "fill", dawdle)
+        loader = make_loader(pattern, 0)
+        loader.set_epoch(1)
+        batches = [plain(batch) for batch in loader]
+    monkeypatch.setattr(RowSource, "fill", write_late)
+    return batches
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_a_given_up_pass_still_writes_is_not_of_the_next(pattern: str, expected: list[Any], persistent: bool) -> None:
     loader = make_loader(pattern, persistent_workers=persistent)
-    for early in range(6):
+    for early in range(4):
         loader.set_epoch(0)
         iterator: Any = iter(loader)
         list(islice(iterator, early))
@@ -231,6 +237,28 @@ def test_what_a_given_up_pass_still_writes_is_nobody_elses(
         loader.set_epoch(1)
         assert [plain(batch) for batch in loader] == expected
     del loader, iterator
+
+
+def test_what_a_given_up_pass_still_writes_is_not_of_another_that_goes_on(
+    pattern: str, expected: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers serve the first pass alone, so nobody drains what is asked of them before the other pass goes on."""
+    monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 0)  # many requests
+    monkeypatch.setitem(globals(), "late_seconds", 0.3)
+    for _ in range(3):
+        loader = make_loader(pattern, persistent_workers=True)
+        loader.set_epoch(0)
+        given_up: Any = iter(loader)
+        next(given_up)
+        loader.set_epoch(1)
+        iterator = iter(loader)
+        got = [next(iterator)]
+        given_up.close()
+        del given_up
+        got += iterator
+        time.sleep(0.5)
+        assert [plain(batch) for batch in got] == expected
+        del loader, iterator
 
 
 def test_slots_of_a_given_up_pass_come_back(pattern: str) -> None:
