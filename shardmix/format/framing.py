@@ -23,6 +23,7 @@ from .records import Bytes, IntArray
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+LARGEST_FILE = 2**63 - 1  # bytes; the C twin counts in int64
 VERIFY_LEVELS = ("full", "length", "off")
 
 _LENGTH = Struct("<Q")
@@ -69,6 +70,7 @@ def scan_frames(data: Bytes, *, remaining: int, verify: str = "full") -> Scan:
     size = len(view)
     if remaining < size:
         raise ValueError(f"scan_frames: remaining is {remaining}, less than the {size} bytes of the buffer")
+    remaining = min(remaining, LARGEST_FILE)
     checks_length, checks_payload = verify != "off", verify == "full"
     lengths: list[int] = []
     offset, damage = 0, Damage.NONE

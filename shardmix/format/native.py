@@ -17,7 +17,6 @@ from .records import Bytes, IntArray
 from .runs import Runs, RunsRead
 
 _VERIFY = {"off": 0, "length": 1, "full": 2}  # enum verify in csrc/frames.h
-_LARGEST = 2**63 - 1
 
 
 def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
@@ -31,7 +30,7 @@ def scan_frames(data: Bytes, *, remaining: int, verify: str = "full") -> Scan:
     if verify not in _VERIFY or remaining < size:
         return framing.scan_frames(data, remaining=remaining, verify=verify)
     lengths = np.empty(size // framing.FRAME_BYTES, np.int64)
-    count, consumed, damage = _core.scan_frames(data, min(remaining, _LARGEST), _VERIFY[verify], lengths)
+    count, consumed, damage = _core.scan_frames(data, min(remaining, framing.LARGEST_FILE), _VERIFY[verify], lengths)
     return Scan(lengths[:count].copy(), consumed, Damage(damage))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import crc32c as crc32c_package
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardmix import encode_example
@@ -76,6 +76,7 @@ class TestFrames:
             self.check(SOUND[:place], place, verify)
             self.check(SOUND[:place], len(SOUND), verify)
 
+    @example(b"\0" * 7 + b"\x80" + b"\0" * 4, "off", 2**63 + 4)
     @given(st.binary(max_size=80), st.sampled_from(["full", "length", "off"]), st.integers(0, 2**64))
     def test_any_bytes(self, data: bytes, verify: str, beyond: int) -> None:
         self.check(data, len(data) + beyond, verify)
