@@ -2,8 +2,8 @@
 
     SHARDMIX_BACKEND=c | python    forces one; unset takes C where the extension was built
 
-Every layer above takes crc32c, scan_frames, check_frames, read_runs, copy_spans, place_rows and decode_examples from here; `name`
-is "c" or "python".
+Every layer above takes crc32c, scan_frames, check_frames, read_runs, copy_spans, cut_bytes, place_rows and decode_examples from
+here; `name` is "c" or "python".
 
 Rule 1: chosen once, when this module is imported. Both give the same values, errors and texts (tests/format/test_parity.py).
 Rule 2: an extension that is there and does not load is an error, not a reason to be slow in silence.
@@ -31,7 +31,17 @@ if TYPE_CHECKING:
         ) -> list[Column]: ...
 
 
-__all__ = ["check_frames", "copy_spans", "crc32c", "decode_examples", "name", "place_rows", "read_runs", "scan_frames"]
+__all__ = [
+    "check_frames",
+    "copy_spans",
+    "crc32c",
+    "cut_bytes",
+    "decode_examples",
+    "name",
+    "place_rows",
+    "read_runs",
+    "scan_frames",
+]
 
 VARIABLE = "SHARDMIX_BACKEND"
 
@@ -62,12 +72,12 @@ def _choose() -> str:
 name = _choose()
 
 if name == "c":
-    from .native import check_frames, copy_spans, crc32c, place_rows, read_runs, scan_frames
+    from .native import check_frames, copy_spans, crc32c, cut_bytes, place_rows, read_runs, scan_frames
 else:
     from .crc32c import crc32c
     from .framing import check_frames, scan_frames
     from .runs import read_runs
-    from .spans import copy_spans, place_rows
+    from .spans import copy_spans, cut_bytes, place_rows
 
 
 @cache

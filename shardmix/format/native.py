@@ -86,6 +86,14 @@ def place_rows(
     spans.place_rows(sources, positions, outs, num_rows)
 
 
+def cut_bytes(data: Bytes, length: IntArray) -> list[bytes]:
+    """The spans of some bytes as objects; see `spans.cut_bytes`."""
+    try:
+        return _core.cut_bytes(data, as_ints(length))
+    except (ValueError, BufferError):  # a wrong call, or no plain memory: for the Python twin
+        return spans.cut_bytes(data, length)
+
+
 def as_ints(numbers: IntArray) -> IntArray:
     """Numbers as the int64 array that C reads; the same array where it is one."""
     ints = np.ascontiguousarray(numbers, np.int64)

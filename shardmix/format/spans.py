@@ -1,4 +1,4 @@
-"""Copy spans of items between flat arrays, and rows to their places: the Python twins of the C functions.
+"""Copy spans of items between flat arrays, and rows to their places; cut bytes: the Python twins of the C functions.
 
 Rule 1: a span is (start, length) in items along the first axis; lengths are counted in items, not in bytes.
 Rule 2: neighbouring spans that are contiguous on both sides are copied as one.
@@ -9,6 +9,7 @@ costs 300 ns and hardly more when it is longer, an index 4 to 12 ns an item; the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,18 @@ def place_rows(
             if len(places) and not (0 <= places.min() and places.max() < num_rows):
                 raise ValueError(f"place_rows: positions from {places.min()} to {places.max()}, expected 0 to {num_rows - 1}")
             out[places] = rows
+
+
+def cut_bytes(data: NDArray[np.uint8], length: IntArray) -> list[bytes]:
+    """The spans of so many bytes that lie end to end in `data`, one bytes object each.
+
+    Raises ValueError where a length is negative or the data hold fewer bytes.
+    """
+    ends = np.cumsum(length)
+    if len(length) and (length.min() < 0 or ends[-1] > len(data)):
+        raise ValueError(f"cut_bytes: got lengths from {length.min()}, {ends[-1]} bytes in all, of {len(data)} bytes")
+    view = data.data
+    return [bytes(view[start:stop]) for start, stop in pairwise([0, *ends.tolist()])]
 
 
 def _merge_neighbours(

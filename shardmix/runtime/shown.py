@@ -11,13 +11,15 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..format import backend
 from ..format.columns import Column, IntArray
+from ..format.records import Bytes
 from .marks import RaggedList, RaggedRow
 from .ragged import Ragged
 
@@ -43,8 +45,7 @@ def _bfloat16_of(column: Column) -> torch.Tensor:
 
 
 def _payloads_of(column: Column) -> list[bytes]:
-    data = memoryview(column.values)  # type: ignore[arg-type]
-    return [bytes(data[start:stop]) for start, stop in _bounds(column.lengths[-1])]
+    return backend.cut_bytes(cast(Bytes, column.values), column.lengths[-1])
 
 
 def _strings_of(column: Column) -> list[str]:

@@ -7,6 +7,7 @@
  */
 
 #include "buffers.h"
+#include "bytes.h"
 #include "crc32c.h"
 #include "decode_module.h"
 #include "frames.h"
@@ -206,6 +207,7 @@ static PyMethodDef functions[] = {
 #endif
     {"copy_spans", py_copy_spans, METH_VARARGS,
      "copy_spans(source, source_start, length, out, out_start, item_bytes) -> first bad span, or -1"},
+    {"cut_bytes", py_cut_bytes, METH_VARARGS, NULL},
     {"place_rows", py_place_rows, METH_VARARGS, "place_rows(sources, positions, outs, num_rows) -> bool; see csrc/rows.c"},
     {"count_values", py_count_values, METH_VARARGS, "Pass 1 of decoding; see csrc/decode_module.c"},
     {"decode_examples", py_decode_examples, METH_VARARGS, "Pass 2 of decoding; see csrc/decode_module.c"},
