@@ -89,8 +89,8 @@ def cut_bytes(data: NDArray[np.uint8], length: IntArray) -> list[bytes]:
     Raises ValueError where a length is negative or the data hold fewer bytes.
     """
     ends = np.cumsum(length)
-    if len(length) and (length.min() < 0 or ends[-1] > len(data)):
-        raise ValueError(f"cut_bytes: got lengths from {length.min()}, {ends[-1]} bytes in all, of {len(data)} bytes")
+    if len(length) and (length.min() < 0 or length.max() > len(data) or ends.min() < 0 or ends[-1] > len(data)):
+        raise ValueError(f"cut_bytes: got lengths from {length.min()} to {length.max()}, of {len(data)} bytes")
     view = data.data
     return [bytes(view[start:stop]) for start, stop in pairwise([0, *ends.tolist()])]
 

@@ -20,14 +20,22 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 BATCHES_IN_MEMORY = 4
 PREFETCH_FACTOR = 2
 READ_SLACK_BYTES = 32 << 20  # of a worker: read buffers that are free for the next read, or mostly empty
-# A chunk has some hundred small rows of each lane of its worker; see docs/performance.md.
+# A chunk has some hundred small rows of each lane of its worker: what is paid per chunk is then little beside what is paid per row
+# (docs/performance.md). Rows of middling size take up to twice the bytes for that.
 LANE_BYTES = 1024 << 10
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
+ROWS_OF_LANE = 256
 
 
-def chunk_bytes(num_lanes: int) -> int:
-    """Bytes that a chunk of a worker with so many lanes grows to, where a batch is smaller."""
-    return min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
+def chunk_bytes(num_lanes: int, row_bytes: float) -> int:
+    """Bytes that a chunk of a worker with so many lanes grows to, where a batch is smaller.
+
+    >>> [chunk_bytes(8, row_bytes) >> 20 for row_bytes in (1_000, 8_000, 100_000)]
+    [8, 15, 8]
+    """
+    usual = min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
+    wanted = int(ROWS_OF_LANE * num_lanes * row_bytes)
+    return max(usual, wanted) if wanted <= 2 * usual else usual
 
 
 class RunSettings(NamedTuple):
@@ -80,7 +88,7 @@ def needs_of_plan(
     batch_bytes = batch_size * record_bytes
     lanes = plan.lanes // world_size  # of a rank
     hosts = min(num_workers or count_cores(), lanes)  # without workers, threads stand in
-    slab_bytes = max(chunk_bytes(lanes // hosts), batch_bytes / hosts)
+    slab_bytes = max(chunk_bytes(lanes // hosts, record_bytes), batch_bytes / hosts)
     held = min(plan.shuffle_buffer_size if plan.shuffle else 0, plan.num_records) / world_size
     return Needs(
         lanes=plan.lanes,

@@ -113,13 +113,13 @@ class ChunkSize:
     """How many batches a chunk spans: one at first, then what fits in its bytes and CHUNK_SECONDS, by the answers so far."""
 
     def __init__(self, num_lanes: int, limit: int = MAX_BATCHES) -> None:
-        self._bytes = chunk_bytes(num_lanes)
-        self._limit = limit
+        self._num_lanes, self._limit = num_lanes, limit
         self.num_batches = 1
 
     def learn(self, reply: Reply, num_batches: int) -> None:
         """Take in how large, and how slow, a chunk of `num_batches` batches was."""
         batch_bytes = max(1, reply.num_bytes // num_batches)
         batch_seconds = max(1e-9, reply.seconds / num_batches)
-        wanted = min(self._bytes // batch_bytes, int(CHUNK_SECONDS / batch_seconds), self._limit)
+        most_bytes = chunk_bytes(self._num_lanes, reply.num_bytes / max(1, reply.num_rows))
+        wanted = min(most_bytes // batch_bytes, int(CHUNK_SECONDS / batch_seconds), self._limit)
         self.num_batches = max(1, min(wanted, 4 * self.num_batches))

@@ -69,6 +69,8 @@ def leaking_calls() -> dict[str, Callable[[], Any]]:
         "copy wrongly": lambda: refuse(lambda: native.copy_spans(source, start + 100, length, out, start)),
         "place": lambda: native.place_rows([[source]], [source], [out], 100),
         "place wrongly": lambda: refuse(lambda: native.place_rows([[source]], [source + 1], [out], 100)),
+        "cut": lambda: native.cut_bytes(sound, length),
+        "cut wrongly": lambda: refuse(lambda: _core.cut_bytes(sound, length - 1)),
         "both passes": both_passes(arguments(), len(SCHEMA.fields)),
         "both passes wrongly": lambda: refuse(both_passes(arguments(), 3)),
         "count wrongly": lambda: refuse(lambda: _core.count_values(*arguments(codes=np.empty(2, np.int64)))),

@@ -33,6 +33,10 @@ def as_array(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
+def ints(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
 @pytest.mark.parametrize("portable", [False, True], ids=[_core.crc32c_method, "table"])
 class TestCrc32c:
     def test_published_vectors(self, portable: bool) -> None:
@@ -225,6 +229,35 @@ class TestPlaceRows:
         assert places.tolist() == [0, 1, 2, 3]
 
 
+class TestCutBytes:
+    """Both twins cut the same objects, and refuse the same lengths."""
+
+    @pytest.mark.parametrize("lengths", [[], [0], [0, 0, 3], [1, 0, 2, 1], [100] * 50, [200_000, 0, 100_000]])
+    def test_the_spans_are_cut_end_to_end(self, lengths: list[int]) -> None:
+        data = np.arange(sum(lengths) + 3).astype(np.uint8)
+        whole, expected, start = data.tobytes(), [], 0
+        for length in lengths:
+            expected.append(whole[start : start + length])
+            start += length
+        for twin in (native.cut_bytes, spans.cut_bytes):
+            values = twin(data, ints(*lengths))
+            assert values == expected
+            assert set(map(type, values)) <= {bytes}
+
+    def test_the_objects_own_their_bytes(self) -> None:
+        data = np.full(300_000, 7, np.uint8)
+        values = native.cut_bytes(data, ints(100_000, 200_000))
+        data[:] = 9
+        assert values == [b"\7" * 100_000, b"\7" * 200_000]
+
+    @pytest.mark.parametrize("lengths", [[-1], [5, -1], [11], [2**62, 2**62], [2**63 - 1, 2]])
+    def test_wrong_lengths_are_refused(self, lengths: list[int]) -> None:
+        with pytest.raises(ValueError, match="cut_bytes"):
+            native.cut_bytes(np.zeros(10, np.uint8), ints(*lengths))
+        with pytest.raises(ValueError, match="lengths"):
+            _core.cut_bytes(np.zeros(10, np.uint8), ints(*lengths))
+
+
 class TestWrongCalls:
     """Arguments are checked in C as well: a mistake in the wrapper is an exception, never a crash."""
 
@@ -307,10 +340,6 @@ class TestWrongCalls:
     def test_decode_examples(self, change: Callable[[dict[str, Any]], None]) -> None:
         with pytest.raises((TypeError, ValueError, BufferError)):
             self.decoded(change)
-
-
-def ints(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
 
 
 class TestWrongTargets:
