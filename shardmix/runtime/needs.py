@@ -20,7 +20,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 BATCHES_IN_MEMORY = 4
 PREFETCH_FACTOR = 2
 READ_SLACK_BYTES = 32 << 20  # of a worker: read buffers that are free for the next read, or mostly empty
-# A chunk has some hundred small rows of each lane of its worker: what is paid per chunk is then little beside what is paid per row
+# A chunk has some hundred small rows of each lane of its worker, so that what is paid per chunk is little beside the rest
 # (docs/performance.md). Rows of middling size take up to twice the bytes for that.
 LANE_BYTES = 1024 << 10
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
