@@ -5,6 +5,7 @@
  * (another kind, another number of values, missing): the Python twin decides, and has the text.
  * Rule 3: records resemble the one before. So a record's k-th key is first compared with the k-th key of that one, by the raw
  * bytes; only where they differ is the name looked up, and its UTF-8 checked.
+ * Rule 4: of an entry that holds numbers even more is alike (resemble.h).
  *
  * The usual way: Example { features }, SequenceExample { context, feature_lists } once each; map entries of key and value in
  * this order; each asked-for key once; one kind a Feature; numbers packed in one piece.
@@ -13,35 +14,9 @@
 #include <stdlib.h>
 
 #include "feature.h"
+#include "locator.h"
 #include "names.h"
-
-#define MAX_GUESSES 1024
-
-typedef struct {
-    const uint8_t *key; /* in the payload before; buffers are held for the whole call */
-    uint32_t bytes;
-    int field; /* of this name, or -1 */
-} guess;
-
-typedef struct {
-    guess *guesses;
-    int known; /* how many of them hold a key */
-    int next;  /* the one to compare next */
-} key_order;
-
-typedef struct {
-    const schema *wanted;
-    name_table names;
-    key_order context, lists;
-    int has_names;
-    int64_t *seen; /* [field]: the last row that has it */
-    int64_t count;
-    int64_t *counts;
-    /* of the row at hand: */
-    int64_t row;
-    const uint8_t *payload;
-    place *places;
-} locator;
+#include "resemble.h"
 
 /* What a list holds. */
 typedef struct {
@@ -96,12 +71,6 @@ static void put_counts(const locator *at, const field *f, int64_t steps, const t
     }
     if (f->kind == KIND_BYTES && f->raw_bytes == NOT_RAW)
         *counts = sum->bytes;
-}
-
-static void put_place(const locator *at, int number, const uint8_t *start, const uint8_t *end)
-{
-    at->places[number].start = (uint32_t)(start - at->payload);
-    at->places[number].bytes = (uint32_t)(end - start);
 }
 
 /* A field that the record does not have: -1 where that may be an error. */
@@ -166,16 +135,6 @@ static int locate_steps(locator *at, const uint8_t *start, const uint8_t *end, i
     return 0;
 }
 
-static int same_bytes(const uint8_t *a, const uint8_t *b, uint32_t n)
-{
-    if (n < 8)
-        return memcmp(a, b, n) == 0;
-    for (uint32_t i = 0; i + 8 < n; i += 8)
-        if (load_u64(a + i) != load_u64(b + i))
-            return 0;
-    return load_u64(a + n - 8) == load_u64(b + n - 8);
-}
-
 /* The field of a key, or -1 where nobody asked for it; -2 when the key is no UTF-8. */
 static int find_field(const locator *at, key_order *order, const uint8_t *key, uint32_t bytes, int in_lists)
 {
@@ -195,6 +154,7 @@ static int find_field(const locator *at, key_order *order, const uint8_t *key, u
         g->key = key;
         g->bytes = bytes;
         g->field = found;
+        memset(g->patterns, 0, sizeof(g->patterns));
         if (!is_known)
             order->known = order->next;
     }
@@ -208,10 +168,15 @@ static int locate_map(locator *at, const uint8_t *p, const uint8_t *end, int in_
     order->next = 0;
     while (p != end) {
         uint32_t bytes;
+        const uint8_t *entry = p, *entry_end = in_lists ? NULL : resemble(at, p, end);
+        if (entry_end) {
+            p = entry_end;
+            continue;
+        }
         p = read_field(p, end, TAG_1, &bytes);
         if (!p)
             return -1;
-        const uint8_t *entry_end = p + bytes;
+        entry_end = p + bytes;
         const uint8_t *key = read_field(p, entry_end, TAG_1, &bytes);
         if (!key)
             return -1;
@@ -226,6 +191,8 @@ static int locate_map(locator *at, const uint8_t *p, const uint8_t *end, int in_
         }
         if ((in_lists ? locate_steps : locate_feature)(at, value, entry_end, number) < 0)
             return -1;
+        if (!in_lists)
+            remember(at, entry, value, entry_end, end, number);
         p = entry_end;
     }
     return 0;
