@@ -190,8 +190,9 @@ def test_batches_outlive_their_loader_and_its_workers(pattern: str) -> None:
 def test_after_the_first_rounds_no_memory_is_allocated(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 1e9)
     loader = make_loader(pattern, persistent_workers=True)
-    for _ in range(3):
-        list(loader)
+    for _ in range(3):  # a user who takes his time lets everything come as far ahead as it may
+        for _ in loader:
+            time.sleep(0.01)
     before = pool_of(loader).num_allocated
     for _ in range(5):
         for _ in loader:

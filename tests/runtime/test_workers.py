@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -67,8 +68,9 @@ def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_c
     monkeypatch.setattr("shardmix.runtime.workers.attach", counted("attached", attach))
     monkeypatch.setattr(gather, "scatter_rows", counted("copied rows", gather.scatter_rows, rows_scattered))
     loader = MixLoader(by_features[num_features], batch_size=40, num_workers=2, persistent_workers=True)
-    for _ in range(3):  # the first rounds
-        list(loader)
+    for _ in range(3):  # the first rounds; a user who takes his time lets everything come as far ahead as it may
+        for _ in loader:
+            time.sleep(0.003)
     memory: Any = loader._slots.pool if has_slots else loader._memory
     before, stats, num_allocated = dict(calls), loader.stats(), memory.num_allocated
     assert sum(len(batch["feature 0"]) for batch in loader) == ROWS
