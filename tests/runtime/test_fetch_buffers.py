@@ -46,6 +46,18 @@ def test_a_pool_keeps_no_more_than_its_limit() -> None:
     assert BufferPool(0).take(SIZE).nbytes == SIZE
 
 
+def test_the_buffer_that_came_back_last_is_kept_however_large_it_is() -> None:
+    pool = BufferPool(SIZE)
+    small, large = pool.take(SIZE), pool.take(8 * SIZE)
+    place = large.ctypes.data
+    del small, large
+    assert pool.free_bytes == 8 * SIZE
+    assert pool.take(8 * SIZE).ctypes.data == place
+    no_pool = BufferPool(0)
+    no_pool.take(SIZE)
+    assert no_pool.free_bytes == 0
+
+
 def test_a_buffer_that_comes_back_in_the_middle_of_a_search_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the garbage collector, or another thread, drops the last view just then."""
     pool = BufferPool(2 * SIZE)
