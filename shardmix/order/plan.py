@@ -137,6 +137,14 @@ class EpochPlan:
         position += self._starts[slot, lane]
         return self.tracks.addresses(position)
 
+    def addresses_of(self, lanes: IntArray, arrivals: IntArray) -> tuple[IntArray, IntArray]:
+        """`addresses` of arrivals of many lanes: (shard, record) of arrival arrivals[i] of lane lanes[i]."""
+        is_longer = lanes < self._longer_lanes
+        slot, position = self._turns[0].slot_of(arrivals)
+        if is_longer.any():
+            slot[is_longer], position[is_longer] = self._turns[1].slot_of(arrivals[is_longer])
+        return self.tracks.addresses(position + self._starts[slot, lanes])
+
     def slot_counts(self, lane: int, arrival: int) -> IntArray:
         """(cycle_length,) how many records of each slot's track are among the first `arrival` arrivals of the lane."""
         return self._interleave(lane).slot_counts(arrival)

@@ -119,6 +119,16 @@ def records_of(epoch: EpochPlan, lanes: list[int], reads: Reads) -> dict[tuple[i
     return found
 
 
+@pytest.mark.parametrize("block_length", [1, 3])
+def test_addresses_of_many_lanes_are_those_of_each(block_length: int) -> None:
+    epoch = Plan(np.array([17, 0, 9, 4]), lanes=4, cycle_length=2, block_length=block_length, shuffle_buffer_size=8).epoch(1)
+    lanes = np.repeat(np.arange(4), [epoch.lane_size(lane) for lane in range(4)])
+    arrivals = np.concatenate([np.arange(epoch.lane_size(lane))[::-1] for lane in range(4)])
+    each = [epoch.addresses(lane, arrivals[lanes == lane]) for lane in range(4)]
+    found = epoch.addresses_of(lanes, arrivals)
+    assert [column.tolist() for column in found] == [np.concatenate(column).tolist() for column in zip(*each, strict=True)]
+
+
 @pytest.mark.parametrize("block_length", [1, 2, 5])
 @pytest.mark.parametrize("counts", [[40, 3, 0, 60], [11], [7, 7, 7], [1, 1]])
 def test_reads_of_many_lanes_name_the_records_of_the_addresses(counts: list[int], block_length: int) -> None:
