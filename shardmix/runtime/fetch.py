@@ -1,9 +1,10 @@
 """Planned rows → records in memory.
 
-Rule 1: a lane is a cursor (order/plan.py says what leaves next) and what it holds (held.py). Asked for the rows where its cursor
-stands it goes on; elsewhere it seeks: it reads what the shuffle buffer holds there, nothing else.
-Rule 2: arrivals are read in blocks as large as what is asked for, or an eighth of the shuffle buffer if that is more; memory then
-stays near what is held. A block is of all lanes: one buffer, one read for each track, one check of all its frames.
+Rule 1: a lane is a cursor: order/plan.py says what leaves its shuffle buffer next, shelves.py where that is until then. Asked for
+the rows where its cursor stands it goes on; elsewhere it seeks: it takes in what the shuffle buffer holds there, nothing else.
+Rule 2: arrivals are taken in in blocks as large as what is asked for, or an eighth of the shuffle buffer if that is more; memory
+then stays near what is held. A block is of all lanes. Where records are read as they leave, that comes first, and the next block
+is told of ahead.
 Rule 3: a row that only fills up a batch (`is_pad`) may be of any lane; it is read by itself and moves no cursor.
 
 Knows nothing of examples, parsers or torch.
@@ -17,10 +18,12 @@ import numpy as np
 
 from ..errors import CorruptShardError
 from ..format.records import Bytes, IntArray, RecordBlock
-from ..order.plan import EpochPlan, Plan, Reads
+from ..order.plan import EpochPlan, Plan
 from ..order.schedule import BatchRows
-from .held import BLOCK, LENGTH, NUM_FIELDS, RECORD, SHARD, START, HeldRecords, Released
-from .reads import Pieces, RecordReader, RecordsRead, TrackFile
+from .files import TrackFiles
+from .held import BLOCK, LENGTH, NUM_FIELDS, RECORD, SHARD, START, Released
+from .reads import Pieces, RecordReader, RecordsRead
+from .shelves import Leaving, make_shelf
 
 
 class Fetched(NamedTuple):
@@ -49,18 +52,17 @@ class RowReader:
         self._reader, self._plan = reader, plan
         self._order: EpochPlan | None = None
         self._lanes: dict[int, _Lane] = {}
-        self._tracks: list[TrackFile] = []  # cycle_length of each lane
-        self._held = HeldRecords(reader.pool)
+        self._shelf = make_shelf(reader, plan)
 
     @property
     def num_open(self) -> int:
-        """Files that are open: at most one a track."""
-        return sum(track.is_open for track in self._tracks)
+        """Files that are open: at most one a track, two where records are read as they leave."""
+        return self._shelf.num_open
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of the buffers behind the held records."""
-        return self._held.buffer_bytes
+        return self._shelf.buffer_bytes
 
     def fetch(self, epoch: int, rows: BatchRows) -> Fetched:
         """Read some rows. After an error all cursors are void, and the next call seeks.
@@ -75,11 +77,8 @@ class RowReader:
 
     def close(self) -> None:
         """Close files, drop what is held."""
-        for track in self._tracks:
-            track.close()
-        self._tracks.clear()
+        self._shelf.close()
         self._lanes.clear()
-        self._held = HeldRecords(self._reader.pool)
 
     def _fetch(self, epoch: int, rows: BatchRows) -> Fetched:
         if self._order is None or self._order.epoch != epoch:
@@ -111,16 +110,37 @@ class RowReader:
     def _take(self, order: EpochPlan, runs: list[tuple[int, int, int]]) -> Released:
         """Consecutive rows of different lanes, (lane, position, number of rows) each, by their cursors."""
         lanes = [self._find_lane(order, lane, position) for lane, position, _ in runs]
-        arrivals = [lane.departures.take(num_rows) for lane, (_, _, num_rows) in zip(lanes, runs, strict=True)]
-        size = max(self._plan.lane_buffer_size // 8, *(num_rows for _, _, num_rows in runs))
+        counts = [num_rows for _, _, num_rows in runs]
+        arrivals = [lane.departures.take(num_rows) for lane, num_rows in zip(lanes, counts, strict=True)]
+        leaving = Leaving(
+            lane=np.repeat([lane.lane for lane in lanes], counts),
+            number=np.repeat([lane.number for lane in lanes], counts),
+            arrival=np.concatenate(arrivals),
+        )
+        size = max(self._plan.lane_buffer_size // 8, *counts)
+        if self._shelf.is_late:
+            released = self._shelf.leave(order, leaving)
+            self._take_in(order, lanes, size, ahead=size)
+            return released
+        self._take_in(order, lanes, size)
+        return self._shelf.leave(order, leaving)
+
+    def _take_in(self, order: EpochPlan, lanes: list[_Lane], size: int, ahead: int = 0) -> None:
+        """Let arrive what the cursors need, and some more: at most `size` of a lane at a time."""
         for lane in lanes:
             for first in range(0, len(lane.missing), size):
-                self._hold([lane], order.cycle_length, order.reads_of(lane.lane, lane.missing[first : first + size]))
+                self._shelf.arrive(np.array([lane.number]), order.reads_of(lane.lane, lane.missing[first : first + size]))
             lane.missing = lane.missing[:0]
-        while behind := [lane for lane in lanes if lane.read_upto < lane.departures.taken_in]:
-            self._read_on(order, behind, size)
-        numbers = np.repeat([lane.number for lane in lanes], [num_rows for _, _, num_rows in runs])
-        return self._held.release(numbers, np.concatenate(arrivals))
+        while behind := [lane for lane in lanes if lane.read_upto < min(lane.departures.taken_in + ahead, lane.size)]:
+            begin = np.array([lane.read_upto for lane in behind])
+            stop = np.array([min(lane.read_upto + size, lane.size) for lane in behind])
+            wanted = order.reads(np.array([lane.lane for lane in behind]), begin, stop)
+            self._shelf.arrive(np.array([lane.number for lane in behind]), wanted)
+            for lane, read_upto in zip(behind, stop.tolist(), strict=True):
+                lane.read_upto = read_upto
+        for lane in lanes:
+            if (lane.departures.position if self._shelf.is_late else lane.read_upto) == lane.size:
+                self._shelf.end_lane(lane.number)
 
     def _find_lane(self, order: EpochPlan, lane: int, position: int) -> _Lane:
         """The cursor of a lane, at a position."""
@@ -129,42 +149,18 @@ class RowReader:
             return found
         number = len(self._lanes) if found is None else found.number
         if found is not None:
-            self._held.drop(number)
-        else:
-            self._tracks += [TrackFile(self._reader.index) for _ in range(order.cycle_length)]
+            self._shelf.forget(number)
         self._lanes[lane] = _Lane(number, order, lane, position)
         return self._lanes[lane]
-
-    def _read_on(self, order: EpochPlan, lanes: list[_Lane], size: int) -> None:
-        """Read the next arrivals of some lanes, at most `size` of each."""
-        first = [lane.read_upto for lane in lanes]
-        stop = [min(lane.read_upto + size, lane.size) for lane in lanes]
-        wanted = order.reads(np.array([lane.lane for lane in lanes]), np.array(first), np.array(stop))
-        self._hold(lanes, order.cycle_length, wanted)
-        for lane, read_upto in zip(lanes, stop, strict=True):
-            lane.read_upto = read_upto
-            if read_upto == lane.size:
-                for track in self._tracks_of(order, lane):
-                    track.close()
-
-    def _hold(self, lanes: list[_Lane], cycle_length: int, wanted: Reads) -> None:
-        """Read records, and hold them."""
-        number = np.array([lane.number for lane in lanes])
-        track = number[wanted.owner] * cycle_length + wanted.slot
-        read = self._reader.read(self._tracks, Pieces(track, wanted.shard, wanted.first, wanted.stop))
-        self._held.add(number[wanted.owner_of_record], wanted.arrival, read)
-
-    def _tracks_of(self, order: EpochPlan, lane: _Lane) -> list[TrackFile]:
-        return self._tracks[lane.number * order.cycle_length : (lane.number + 1) * order.cycle_length]
 
     def _read_alone(self, order: EpochPlan, lane: int, position: int) -> RecordsRead:
         """One row of any lane; no cursor moves."""
         shard, number = order.locate(np.array([lane]), np.array([position]))
-        track = TrackFile(self._reader.index)
+        files = TrackFiles(self._reader.index)
         try:
-            return self._reader.read([track], Pieces(np.zeros(1, np.int64), shard, number, number + 1))
+            return self._reader.read(files, Pieces(np.zeros(1, np.int64), shard, number, number + 1))
         finally:
-            track.close()
+            files.close()
 
 
 def _split_runs(rows: BatchRows) -> list[list[IntArray]]:

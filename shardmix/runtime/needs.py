@@ -14,7 +14,9 @@ from ..format.framing import FRAME_BYTES
 from ..format.index import Index
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
+from .files import FILES_PER_TRACK
 from .limits import count_cores
+from .reads import reads_late
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 BATCHES_IN_MEMORY = 4
@@ -56,7 +58,7 @@ class Needs(NamedTuple):
     cycle_length: int  # as it takes effect
     shuffle_buffer_size: int
     open_files: int  # at most
-    buffer_bytes: int  # encoded records in the shuffle buffers
+    buffer_bytes: int  # encoded records in the shuffle buffers; none where each is read as it leaves
     shared_bytes: int  # slabs between workers, or threads, and the mixer
     batch_bytes: int  # batches in the main process
     read_bytes: int  # read buffers beside them, at most
@@ -89,16 +91,20 @@ def needs_of_plan(
     lanes = plan.lanes // world_size  # of a rank
     hosts = min(num_workers or count_cores(), lanes)  # without workers, threads stand in
     slab_bytes = max(chunk_bytes(lanes // hosts, record_bytes), batch_bytes / hosts)
-    held = min(plan.shuffle_buffer_size if plan.shuffle else 0, plan.num_records) / world_size
+    tracks = lanes * plan.effective_cycle_length
+    is_late = reads_late(index, plan)
+    held = 0 if is_late or not plan.shuffle else min(plan.shuffle_buffer_size, plan.num_records) / world_size
+    slack = max(READ_SLACK_BYTES, slab_bytes) if is_late else 2 * READ_SLACK_BYTES
+    shards = int((index.counts > 0).sum())
     return Needs(
         lanes=plan.lanes,
         cycle_length=plan.effective_cycle_length,
         shuffle_buffer_size=plan.shuffle_buffer_size,
-        open_files=min(lanes * plan.effective_cycle_length, plan.num_records),
+        open_files=min(FILES_PER_TRACK * tracks, hosts * shards) if is_late else min(tracks, plan.num_records),
         buffer_bytes=round(held * record_bytes),
         shared_bytes=round(hosts * (prefetch_factor + 1) * slab_bytes),
         batch_bytes=round(BATCHES_IN_MEMORY * batch_bytes),
-        read_bytes=round(min(2 * hosts * READ_SLACK_BYTES, inflated_bytes(index))),
+        read_bytes=round(min(hosts * slack, inflated_bytes(index))),
     )
 
 

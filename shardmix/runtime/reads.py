@@ -5,12 +5,10 @@ leaves inside a run are read with it, up to MAX_GAP_BYTES each.
 Rule 2: every frame is judged: of plain local shards by the call that reads it, while it is in the cache; of others all of a
 buffer at once. Damage is noted by row, not raised: whether it stops the pass is the caller's.
 Rule 3: bytes that do not fit the index are no damage: the file was changed after it was indexed, and that always stops.
-Rule 4: a track has one file open at a time, opened when first needed; a pickled or forked reader opens its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,15 +20,19 @@ from ..errors import CorruptShardError, StaleIndexError
 from ..format import backend
 from ..format.framing import FRAME_BYTES, HEADER_BYTES, Damage, describe_damage, frame_error
 from ..format.index import Index
-from ..format.local import read_error
+from ..format.local import advise, read_error
 from ..format.records import Bytes, IntArray
 from ..format.runs import Runs
 from ..format.spans import expand_spans, starts_of
-from ..format.storage import ShardFile, local_path, open_shard
+from ..format.storage import local_path
+from ..order.plan import Plan
 from ..order.split import Split
 from .buffers import BufferPool
+from .files import Files
+from .places import RecordPlaces
 
 MAX_GAP_BYTES = 1 << 14  # reading on costs less than another system call
+LATE_BYTES = 1 << 13  # of a frame, on average: from there on a system call costs clearly less than holding the bytes
 
 
 class Share(NamedTuple):
@@ -55,40 +57,6 @@ class _Place(TypedDict):
     path: str
     record: int
     offset: int
-
-
-class TrackFile:
-    """The one shard that a track has open."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self._shard = -1
-        self._file: ShardFile | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it holds a descriptor."""
-        return self._file is not None
-
-    def would_close(self, shard: int) -> bool:
-        """Whether opening a shard closes the file of another."""
-        return self._file is not None and self._shard != shard
-
-    def open(self, shard: int) -> ShardFile:
-        """The file of a shard; that of another is closed. Raises StaleIndexError when it is not the one that was indexed."""
-        if self._file is None or self._shard != shard:
-            self.close()
-            index = self._index
-            index.check(shard)
-            self._file = open_shard(index.path(shard), index.compression(shard), entries=index.entries(shard))
-            self._shard = shard
-        return self._file
-
-    def close(self) -> None:
-        """Give back the descriptor. Closing twice is allowed."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
 
 
 class Pieces(NamedTuple):
@@ -121,12 +89,39 @@ class RecordReader:
     verify: str
     pool: BufferPool
 
-    def read(self, tracks: Sequence[TrackFile], pieces: Pieces) -> RecordsRead:
+    def read(self, files: Files, pieces: Pieces) -> RecordsRead:
         """Read pieces of tracks, those of a track in its order.
 
         Raises StaleIndexError where the bytes are not those of the index, OSError where they cannot be read.
         """
-        runs = self._locate_in_set(pieces) if self.shares else self._locate(pieces)
+        return self._read(files, self._locate_in_set(pieces) if self.shares else self._locate(pieces))
+
+    def read_each(self, files: Files, shard: IntArray, record: IntArray) -> RecordsRead:
+        """Read single records, given by their numbers in the set. Plain local shards alone. Raises what `read` does."""
+        record = self._number_in_shard(shard, record)
+        offset, length = self._places.find(shard, record)
+        each = np.ones_like(record)
+        return self._read(files, _Runs(each, shard, offset, each, record, length, length + FRAME_BYTES))
+
+    def advise_each(self, files: Files, shard: IntArray, record: IntArray) -> None:
+        """Tell the system that records will be read; neighbours, and those with a small gap between them, as one run."""
+        record = self._number_in_shard(shard, record)
+        offset, length = self._places.find(shard, record)
+        starts, stride = _join_neighbours(shard, offset, length + FRAME_BYTES)
+        num_bytes = np.add.reduceat(stride, starts)
+        for number, begin, size in zip(shard[starts].tolist(), offset[starts].tolist(), num_bytes.tolist(), strict=True):
+            advise(files.open(0, number).descriptor, begin, size)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return is_plain(self.index)
+
+    @cached_property
+    def _places(self) -> RecordPlaces:
+        return RecordPlaces(self.index)
+
+    def _read(self, files: Files, runs: _Runs) -> RecordsRead:
+        """Read runs into one buffer."""
         start = starts_of(runs.stride)
         rows = np.concatenate(([0], np.cumsum(runs.num_records)))
         bounds = np.append(start, int(runs.stride.sum()))[rows]
@@ -134,23 +129,18 @@ class RecordReader:
         shard = np.repeat(runs.shard, runs.num_records)
         read = RecordsRead(self.pool.take(int(bounds[-1])), start, runs.length, shard, runs.record, {})
         asked = Runs(np.empty_like(runs.offset), runs.offset, bounds, rows)
-        (self._read_plain if self.is_plain else self._read_streams)(tracks, runs, asked, read)
+        (self._read_plain if self._is_plain else self._read_streams)(files, runs, asked, read)
         return read
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether all shards are local files that hold the frames as they are."""
-        return not (self.index.compressed.any() or self.index.corpus.is_remote)
-
-    def _read_plain(self, tracks: Sequence[TrackFile], runs: _Runs, asked: Runs, read: RecordsRead) -> None:
-        """Read and judge many runs by one call: all, or those up to where a track passes into another file."""
-        first = 0
-        for run, (track, shard) in enumerate(zip(runs.track.tolist(), runs.shard.tolist(), strict=True)):
-            if tracks[track].would_close(shard):
-                self._read_open(runs, asked, first, run, read)
-                first = run
-            asked.descriptor[run] = tracks[track].open(shard).descriptor
-        self._read_open(runs, asked, first, len(asked.offset), read)
+    def _read_plain(self, files: Files, runs: _Runs, asked: Runs, read: RecordsRead) -> None:
+        """Read and judge as many runs by one call as can be open at once: mostly all."""
+        first, count = 0, len(asked.offset)
+        while first < count:
+            descriptor = files.open_many(runs.track[first:], runs.shard[first:])
+            stop = first + len(descriptor)
+            asked.descriptor[first:stop] = descriptor
+            self._read_open(runs, asked, first, stop, read)
+            first = stop
 
     def _read_open(self, runs: _Runs, asked: Runs, first: int, stop: int, read: RecordsRead) -> None:
         """Read and judge the runs first … stop-1, whose files are open."""
@@ -164,11 +154,11 @@ class RecordReader:
             self._note_short_run(read, range(int(asked.rows[run]), int(asked.rows[run + 1])), int(asked.bounds[run]) + got, None)
         self._note_damages(read, done.codes, rows.start)
 
-    def _read_streams(self, tracks: Sequence[TrackFile], runs: _Runs, asked: Runs, read: RecordsRead) -> None:
+    def _read_streams(self, files: Files, runs: _Runs, asked: Runs, read: RecordsRead) -> None:
         """Read run by run, then judge all frames."""
         places = zip(pairwise(asked.bounds.tolist()), pairwise(asked.rows.tolist()), strict=True)
         for run, ((begin, end), (first, stop)) in enumerate(places):
-            file = tracks[int(runs.track[run])].open(int(runs.shard[run]))
+            file = files.open(int(runs.track[run]), int(runs.shard[run]))
             got, text = file.read_sound(int(runs.offset[run]), read.buffer[begin:end])
             if got < end - begin:
                 self._note_short_run(read, range(first, stop), begin + got, text)
@@ -183,24 +173,26 @@ class RecordReader:
 
     def _locate_in_set(self, pieces: Pieces) -> _Runs:
         """In a set of a split a piece is one run for each stretch without a large gap."""
-        found = [self._find_stretches(*piece) for piece in zip(*(column.tolist() for column in pieces), strict=True)]
-        return _Runs(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        count = pieces.stop - pieces.first
+        piece = np.repeat(np.arange(len(count)), count)
+        record = self._number_in_shard(pieces.shard[piece], expand_spans(pieces.first, count))
+        ends = np.cumsum(count)
+        first, stop = record[ends - count], record[ends - 1] + 1
+        begin, all_lengths = self.index.spans_of(pieces.shard, first, stop)
+        at = starts_of(stop - first)  # where the lengths of a piece begin
+        place = starts_of(all_lengths + FRAME_BYTES)
+        each = record + (at - first)[piece]
+        length, offset = all_lengths[each], place[each] + (begin - place[at])[piece]
+        starts, stride = _join_neighbours(piece, offset, length + FRAME_BYTES)
+        num_records = np.diff(np.append(starts, len(record)))
+        of_run = piece[starts]
+        return _Runs(pieces.track[of_run], pieces.shard[of_run], offset[starts], num_records, record, length, stride)
 
-    def _find_stretches(self, track: int, shard: int, first: int, stop: int) -> _Runs:
-        record = np.arange(first, stop)
+    def _number_in_shard(self, shard: IntArray, record: IntArray) -> IntArray:
+        """The numbers in their shards of records that are numbered in the set."""
         for share in reversed(self.shares):
-            record = share.split.records(share.name, np.full_like(record, shard), record)
-        begin, all_lengths = self.index.spans(shard, int(record[0]), int(record[-1]) + 1)
-        at = record - record[0]
-        length, offset = all_lengths[at], starts_of(all_lengths + FRAME_BYTES)[at] + begin
-        frame = length + FRAME_BYTES
-        stride = np.append(np.diff(offset), frame[-1])
-        last = np.append(stride[:-1] - frame[:-1] > MAX_GAP_BYTES, True)
-        stride[last] = frame[last]
-        stops = np.flatnonzero(last) + 1
-        starts = np.concatenate(([0], stops[:-1]))
-        same = np.ones(len(stops), np.int64)
-        return _Runs(track * same, shard * same, offset[starts], stops - starts, record, length, stride)
+            record = share.split.records(share.name, shard, record)
+        return record
 
     def _note_short_run(self, read: RecordsRead, rows: range, got: int, text: str | None) -> None:
         """A run gave bytes up to `got` of the buffer, and no more: those of its rows that do not end there are lost."""
@@ -228,3 +220,21 @@ class RecordReader:
         """Where a row is, for an error."""
         shard, record = int(read.shard[row]), int(read.record[row])
         return {"path": self.index.path(shard), "record": record, "offset": self.index.offset(shard, record)}
+
+
+def _join_neighbours(group: IntArray, offset: IntArray, frame: IntArray) -> tuple[IntArray, IntArray]:
+    """Frames of ascending groups as runs, without a large gap: (the first frame of each run, the stride of each frame)."""
+    ahead = np.diff(offset)
+    is_last = np.append((np.diff(group) != 0) | (ahead < 0) | (ahead - frame[:-1] > MAX_GAP_BYTES), True)
+    return np.append(0, np.flatnonzero(is_last[:-1]) + 1), np.where(is_last, frame, np.append(ahead, 0))
+
+
+def is_plain(index: Index) -> bool:
+    """Whether all shards are local files that hold the frames as they are."""
+    return not (index.compressed.any() or index.corpus.is_remote)
+
+
+def reads_late(index: Index, plan: Plan) -> bool:
+    """Whether each record is read by itself, when it leaves the shuffle buffer: large ones, of plain local shards."""
+    num_bytes = int(np.maximum(index.sizes, 0).sum())
+    return plan.lane_buffer_size > 0 and is_plain(index) and num_bytes >= LATE_BYTES * index.num_records

@@ -72,7 +72,7 @@ class RowSource:
 
     @property
     def num_open(self) -> int:
-        """Files that are open: at most one a track."""
+        """Files that are open: at most one a track, two where records are read as they leave."""
         return self._reader.num_open
 
     @property

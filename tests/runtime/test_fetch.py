@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,87 +13,31 @@ import pytest
 from shardmix import CorruptShardError, StaleIndexError
 from shardmix.format import backend
 from shardmix.format.framing import FRAME_BYTES, frame_record
-from shardmix.format.index import Index, open_index
 from shardmix.format.runs import Runs
 from shardmix.order.plan import Plan
 from shardmix.order.schedule import BatchRows, Schedule
 from shardmix.order.split import Split
-from shardmix.runtime import held, reads
-from shardmix.runtime.buffers import BufferPool
-from shardmix.runtime.fetch import Fetched, RowReader
-from shardmix.runtime.reads import RecordReader, Share
-
-Address = tuple[int, int]
+from shardmix.runtime import held
+from shardmix.runtime.reads import Share
+from tests.runtime.fetching import Corpus, Reads, addresses, batch, payloads, read_always, read_epoch
 
 
-class Corpus:
-    """Shards of payloads `shard:record` and some padding, and what reading them took."""
-
-    def __init__(self, folder: Path, counts: list[int], *, padding: int = 0, compressed: tuple[int, ...] = ()) -> None:
-        self.folder, self.counts, self.padding = folder, counts, padding
-        for shard, count in enumerate(counts):
-            data = b"".join(frame_record(self.payload(shard, record)) for record in range(count))
-            self.path(shard).write_bytes(gzip.compress(data) if shard in compressed else data)
-        self.index: Index = open_index(str(folder / "*.tfrecord"), index="cache", cache_dir=str(folder / "index"))
-
-    def path(self, shard: int) -> Path:
-        return self.folder / f"{shard:03d}.tfrecord"
-
-    def payload(self, shard: int, record: int) -> bytes:
-        return f"{shard}:{record}".encode() + bytes(self.padding)
-
-    def plan(self, **settings: Any) -> Plan:
-        return Plan(np.array(self.counts), **{"lanes": 4, "shuffle_buffer_size": 32, **settings}, whole=self.index.compressed)
-
-    def reader(self, plan: Plan, *, shares: tuple[Share, ...] = (), verify: str = "full") -> RowReader:
-        return RowReader(RecordReader(self.index, shares, verify, BufferPool(1 << 20)), plan)
-
-    def damage(self, shard: int, record: int) -> None:
-        """Flip a bit of the payload, leaving size and time as they were."""
-        path = self.path(shard)
-        place = self.index.offset(shard, record) + FRAME_BYTES - 4
-        data = bytearray(path.read_bytes())
-        data[place] ^= 1
-        self.overwrite(path, bytes(data))
-
-    @staticmethod
-    def overwrite(path: Path, data: bytes) -> None:
-        import os
-
-        status = path.stat()
-        path.write_bytes(data)
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+@pytest.fixture(params=["early", "late"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Records are read as they arrive in the shuffle buffer, or as they leave it: what comes out is the same."""
+    read_always(monkeypatch, request.param)
+    return str(request.param)
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Corpus]:
+def make_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Corpus]:
+    read_always(monkeypatch, "early")
     return lambda counts, **settings: Corpus(tmp_path, counts, **settings)
 
 
-def batch(plan: Plan, first: int, stop: int) -> BatchRows:
-    """Rows first … stop-1 of the epoch."""
-    row = np.arange(first, stop)
-    return BatchRows(row, row % plan.lanes, row // plan.lanes, np.zeros(len(row), np.bool_), np.array([0, len(row)]))
-
-
-def addresses(fetched: Fetched) -> list[Address]:
-    return list(zip(fetched.block.shard.tolist(), fetched.block.record.tolist(), strict=True))
-
-
-def payloads(fetched: Fetched) -> list[bytes]:
-    return [bytes(fetched.block.payload(row)) for row in range(len(fetched.block))]
-
-
-def read_epoch(corpus: Corpus, plan: Plan, *, epoch: int = 0, step: int = 7) -> list[Address]:
-    """The whole epoch, some rows at a time; every payload is that of its address."""
-    reader = corpus.reader(plan)
-    found: list[Address] = []
-    for first in range(0, plan.num_records, step):
-        fetched = reader.fetch(epoch, batch(plan, first, min(first + step, plan.num_records)))
-        assert payloads(fetched) == [corpus.payload(*address) for address in addresses(fetched)]
-        found += addresses(fetched)
-    assert reader.num_open == 0
-    return found
+@pytest.fixture
+def make(tmp_path: Path, how: str) -> Callable[..., Corpus]:
+    return lambda counts, **settings: Corpus(tmp_path, counts, **settings)
 
 
 @pytest.mark.parametrize("step", [1, 7, 16, 1000])
@@ -165,44 +107,8 @@ def test_rows_beyond_a_lane_are_refused_and_the_reader_goes_on(make: Callable[..
     assert addresses(reader.fetch(0, batch(plan, 0, 71))) == read_epoch(corpus, plan)
 
 
-class Reads:
-    """Counts what is asked of shard files."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.num_reads = self.num_bytes = 0
-        self.opened: Counter[str] = Counter()
-        self.num_open = self.most_open = 0
-        plain = reads.open_shard
-        read_runs = backend.read_runs
-
-        def count_runs(asked: Runs, *arguments: Any, **settings: Any) -> Any:
-            self.num_reads += len(asked.offset)
-            self.num_bytes += int(asked.bounds[-1] - asked.bounds[0])
-            return read_runs(asked, *arguments, **settings)
-
-        def open_shard(path: str, *arguments: Any, **settings: Any) -> Any:
-            file = plain(path, *arguments, **settings)
-            self.opened[path] += 1
-            self.num_open += 1
-            self.most_open = max(self.most_open, self.num_open)
-            return Watched(file, self)
-
-        monkeypatch.setattr(reads, "open_shard", open_shard)
-        monkeypatch.setattr(backend, "read_runs", count_runs)
-
-
-class Watched:
-    def __init__(self, file: Any, log: Reads) -> None:
-        self._file, self._log = file, log
-        self.descriptor = file.descriptor
-
-    def close(self) -> None:
-        self._log.num_open -= 1
-        self._file.close()
-
-
-def test_a_track_has_one_file_open_and_none_is_left(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = make([20] * 30)
+def test_a_track_has_one_file_open_and_none_is_left(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = make_early([20] * 30)
     log = Reads(monkeypatch)
     plan = corpus.plan(lanes=2, cycle_length=3)
     read_epoch(corpus, plan)
@@ -210,23 +116,23 @@ def test_a_track_has_one_file_open_and_none_is_left(make: Callable[..., Corpus],
     assert log.num_open == 0
 
 
-def test_an_epoch_reads_every_byte_once(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = make([300, 200, 500])
+def test_an_epoch_reads_every_byte_once(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = make_early([300, 200, 500])
     log = Reads(monkeypatch)
     read_epoch(corpus, corpus.plan(shuffle_buffer_size=400), step=64)
     assert log.num_bytes == sum(corpus.path(shard).stat().st_size for shard in range(3))
 
 
-def test_reads_are_few_for_a_thousand_records(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_are_few_for_a_thousand_records(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is one read a track, and one more where a track passes into another part: N/8 = 128 records, 4 tracks a lane."""
-    corpus = make([2000, 2000])
+    corpus = make_early([2000, 2000])
     log = Reads(monkeypatch)
     read_epoch(corpus, corpus.plan(lanes=2, shuffle_buffer_size=2048), step=32)
     assert log.num_reads <= 4000 / 128 * 4 + 2 * 8 * (8 + 1)
 
 
-def test_a_seek_reads_what_the_buffer_holds_there(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = make([4000])
+def test_a_seek_reads_what_the_buffer_holds_there(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = make_early([4000])
     plan = corpus.plan(lanes=1, shuffle_buffer_size=256)
     reader = corpus.reader(plan)
     log = Reads(monkeypatch)
@@ -235,10 +141,10 @@ def test_a_seek_reads_what_the_buffer_holds_there(make: Callable[..., Corpus], m
     assert log.num_bytes <= frame * 1.1 * (256 + 32 + 8)
 
 
-def test_held_memory_stays_near_what_is_held(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_memory_stays_near_what_is_held(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     """0.93 N are held on average; blocks at most half unwanted, and one block read ahead: within 2.2 N."""
     monkeypatch.setattr(held, "READ_SLACK_BYTES", 0)
-    corpus = make([1000, 2000, 1000], padding=1000)
+    corpus = make_early([1000, 2000, 1000], padding=1000)
     plan = corpus.plan(lanes=1, shuffle_buffer_size=512)
     reader = corpus.reader(plan)
     for first in range(0, 3500, 50):
@@ -354,7 +260,9 @@ def test_a_shard_cut_while_it_is_open_is_refused(make: Callable[..., Corpus]) ->
 
 
 @pytest.mark.parametrize("name", ["train", "valid"])
-def test_a_set_reads_its_own_records(make: Callable[..., Corpus], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_reads_its_own_records(
+    make: Callable[..., Corpus], how: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = make([400, 0, 300], padding=20)
     split = Split({"train": 0.9, "valid": 0.1})
     counts = split.counts(np.array(corpus.counts))[name]
@@ -363,7 +271,8 @@ def test_a_set_reads_its_own_records(make: Callable[..., Corpus], name: str, mon
     fetched = corpus.reader(plan, shares=(Share(split, name),)).fetch(0, batch(plan, 0, plan.num_records))
     assert len(set(addresses(fetched))) == int(counts.sum())
     assert payloads(fetched) == [corpus.payload(*address) for address in addresses(fetched)]
-    assert log.num_reads <= 16  # parts, not records: what lies between is read with them
+    parts = 16  # what lies between the records of a set is read with them
+    assert log.num_reads <= parts if how == "early" else log.num_reads == plan.num_records
 
 
 def test_what_is_looked_at_is_not_overwritten(make: Callable[..., Corpus]) -> None:
