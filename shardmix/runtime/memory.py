@@ -35,6 +35,7 @@ class BatchMemory:
         self.pinned = pinned
         self._idle: deque[Bytes] = deque(maxlen=MAX_IDLE)
         self.num_allocated = 0  # buffers made so far
+        self._largest = 0  # bytes of the largest of the last ones
         self._requests: Sequence[tuple[Shape, DTypeLike]] = []
         self._layout: Layout = ([], 0)
 
@@ -61,14 +62,21 @@ class BatchMemory:
             except IndexError:
                 break
             # one that is too small, or far too large for what batches now need, is let go
-            if num_bytes <= memory.size <= 4 * num_bytes + (1 << 20):
+            if num_bytes <= memory.size <= _far_too_large(num_bytes):
                 return memory
         self.num_allocated += 1
-        size = round_to_pages(num_bytes + num_bytes // 8)  # ragged batches differ a little in size
+        size = num_bytes + num_bytes // 8  # ragged batches differ a little in size
+        if size < self._largest <= _far_too_large(num_bytes):
+            size = self._largest  # the first batches of a pass come in smaller groups than those that follow
+        self._largest = size = round_to_pages(size)
         if self.pinned:
             pinned: Bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
             return pinned
         return map_bytes(size)
+
+
+def _far_too_large(num_bytes: int) -> int:
+    return 4 * num_bytes + (1 << 20)
 
 
 def _lay_out(requests: Sequence[tuple[Shape, DTypeLike]]) -> Layout:

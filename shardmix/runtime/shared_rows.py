@@ -31,7 +31,7 @@ from .handoff import HAS_ANONYMOUS_FILES, Address, Bytes, SharedBytes, attach, r
 from .requests import MAX_BATCHES, SharedSlots
 from .samples import Structure, structure_of_features
 
-FREE_REQUESTS = 3  # slots for so many requests are kept free; a user who held more gave them back
+FREE_REQUESTS = 6  # slots for so many requests are kept free: as many as are under way; a user who held more gave them back
 _numbers = count()  # of segments, over all loaders of the process
 
 

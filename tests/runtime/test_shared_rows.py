@@ -187,20 +187,6 @@ def test_batches_outlive_their_loader_and_its_workers(pattern: str) -> None:
     assert [plain(batch) for batch in batches[1:]] == expected[1:]
 
 
-def test_after_the_first_rounds_no_memory_is_allocated(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardmix.runtime.requests.CHUNK_SECONDS", 1e9)
-    loader = make_loader(pattern, persistent_workers=True)
-    for _ in range(3):  # a user who takes his time lets everything come as far ahead as it may
-        for _ in loader:
-            time.sleep(0.01)
-    before = pool_of(loader).num_allocated
-    for _ in range(5):
-        for _ in loader:
-            pass
-    assert pool_of(loader).num_allocated == before
-    del loader
-
-
 def write_late(source: RowSource, epoch: int, rows: Any, allocate: Any, targets: Any = None) -> Any:
     """A worker that is slow in epoch 0, and writes once more before it answers."""
     filled = fill(source, epoch, rows, allocate, targets)

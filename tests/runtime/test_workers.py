@@ -23,6 +23,7 @@ from tests.runtime.loading import FEATURES, IDS, ids_of, plain, write_corpus
 pytestmark = [pytest.mark.usefixtures("nothing_left")]
 
 ROWS = 3200
+PASSES = 10
 
 
 def open_features(folder: Path, num_features: int) -> ShardDataset:
@@ -68,19 +69,20 @@ def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_c
     monkeypatch.setattr("shardmix.runtime.workers.attach", counted("attached", attach))
     monkeypatch.setattr(gather, "scatter_rows", counted("copied rows", gather.scatter_rows, rows_scattered))
     loader = MixLoader(by_features[num_features], batch_size=40, num_workers=2, persistent_workers=True)
-    for _ in range(3):  # the first rounds; a user who takes his time lets everything come as far ahead as it may
+    for number in range(6):  # the first rounds, of a user who takes his time and of one who does not
         for _ in loader:
-            time.sleep(0.003)
+            time.sleep(0.002 * (number % 2))
     memory: Any = loader._slots.pool if has_slots else loader._memory
     before, stats, num_allocated = dict(calls), loader.stats(), memory.num_allocated
-    assert sum(len(batch["feature 0"]) for batch in loader) == ROWS
+    assert sum(len(batch["feature 0"]) for _ in range(PASSES) for batch in loader) == PASSES * ROWS
     num_messages = loader.stats()["messages"] - stats["messages"]
-    resumed = 2  # torch tells each persistent worker that another pass begins
+    resumed = 2 * PASSES  # torch tells each persistent worker that another pass begins
     assert calls["messages"] - before["messages"] == num_messages + resumed
     assert calls["attached"] - before["attached"] == loader.stats()["slabs_attached"] - stats["slabs_attached"] == 0
-    assert memory.num_allocated == num_allocated > 0
-    assert calls["copied rows"] - before["copied rows"] == (0 if has_slots else ROWS)
-    assert num_messages < 2 * ROWS / 40 / 4  # a chunk is several batches
+    assert num_allocated > 0
+    assert memory.num_allocated - num_allocated <= 2  # what is under way at one time depends on time, and may reach a new peak
+    assert calls["copied rows"] - before["copied rows"] == (0 if has_slots else PASSES * ROWS)
+    assert num_messages < PASSES * 2 * ROWS / 40 / 4  # a chunk is several batches
     del loader
 
 
