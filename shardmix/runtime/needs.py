@@ -14,7 +14,7 @@ from ..format.framing import FRAME_BYTES
 from ..format.index import Index
 from ..order.lanes import choose_lanes
 from ..order.plan import Plan
-from .files import FILES_PER_TRACK
+from .files import FILES_OF_LATE_TRACK
 from .limits import count_cores
 from .reads import reads_late
 
@@ -100,7 +100,7 @@ def needs_of_plan(
         lanes=plan.lanes,
         cycle_length=plan.effective_cycle_length,
         shuffle_buffer_size=plan.shuffle_buffer_size,
-        open_files=min(FILES_PER_TRACK * tracks, hosts * shards) if is_late else min(tracks, plan.num_records),
+        open_files=min(FILES_OF_LATE_TRACK * tracks, hosts * shards) if is_late else min(tracks, plan.num_records),
         buffer_bytes=round(held * record_bytes),
         shared_bytes=round(hosts * (prefetch_factor + 1) * slab_bytes),
         batch_bytes=round(BATCHES_IN_MEMORY * batch_bytes),

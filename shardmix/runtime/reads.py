@@ -113,7 +113,7 @@ class RecordReader:
             advise(files.open(0, number).descriptor, begin, size)
 
     @cached_property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
         return is_plain(self.index)
 
     @cached_property
@@ -129,7 +129,7 @@ class RecordReader:
         shard = np.repeat(runs.shard, runs.num_records)
         read = RecordsRead(self.pool.take(int(bounds[-1])), start, runs.length, shard, runs.record, {})
         asked = Runs(np.empty_like(runs.offset), runs.offset, bounds, rows)
-        (self._read_plain if self._is_plain else self._read_streams)(files, runs, asked, read)
+        (self._read_plain if self.is_plain else self._read_streams)(files, runs, asked, read)
         return read
 
     def _read_plain(self, files: Files, runs: _Runs, asked: Runs, read: RecordsRead) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from ..format.records import IntArray
 from ..format.spans import expand_spans
 from ..order.plan import EpochPlan, Plan, Reads
-from .files import SharedFiles, TrackFiles
+from .files import FILES_OF_LATE_TRACK, Files, SharedFiles, TrackFiles
 from .held import ARRIVAL, BLOCK, NUM_FIELDS, RECORD, START, HeldRecords, Released
 from .reads import Pieces, RecordReader, reads_late
 
@@ -75,7 +75,7 @@ class MemoryShelf:
 
     def __init__(self, reader: RecordReader, cycle_length: int) -> None:
         self._reader, self._cycle_length = reader, cycle_length
-        self._files = TrackFiles(reader.index)
+        self._files: Files = (SharedFiles if reader.is_plain else TrackFiles)(reader.index)
         self._held = HeldRecords(reader.pool)
 
     @property
@@ -88,6 +88,7 @@ class MemoryShelf:
 
     def arrive(self, number: IntArray, wanted: Reads) -> None:
         track = number[wanted.owner] * self._cycle_length + wanted.slot
+        self._files.make_room((int(number.max(initial=0)) + 1) * self._cycle_length)
         read = self._reader.read(self._files, Pieces(track, wanted.shard, wanted.first, wanted.stop))
         self._held.add(number[wanted.owner_of_record], wanted.arrival, read)
 
@@ -99,7 +100,7 @@ class MemoryShelf:
 
     def end_lane(self, number: int) -> None:
         for slot in range(self._cycle_length):
-            self._files.close_track(number * self._cycle_length + slot)
+            self._files.end_track(number * self._cycle_length + slot)
 
     def close(self) -> None:
         self._files.close()
@@ -114,7 +115,7 @@ class FileShelf:
 
     def __init__(self, reader: RecordReader, cycle_length: int) -> None:
         self._reader, self._cycle_length = reader, cycle_length
-        self._files = SharedFiles(reader.index)
+        self._files = SharedFiles(reader.index, FILES_OF_LATE_TRACK)
         self._begun: set[int] = set()  # lanes that some of has left, and some has not
 
     @property

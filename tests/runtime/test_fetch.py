@@ -116,6 +116,15 @@ def test_a_track_has_one_file_open_and_none_is_left(make_early: Callable[..., Co
     assert log.num_open == 0
 
 
+def test_tracks_share_the_files_that_they_read(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a shard are in several tracks; where there are fewer shards than tracks, each is opened once."""
+    corpus = make_early([100] * 5)
+    log = Reads(monkeypatch)
+    read_epoch(corpus, corpus.plan(lanes=2, cycle_length=3, shuffle_buffer_size=64))
+    assert sorted(log.opened.values()) == [1] * 5
+    assert log.num_open == 0
+
+
 def test_an_epoch_reads_every_byte_once(make_early: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = make_early([300, 200, 500])
     log = Reads(monkeypatch)

@@ -17,7 +17,7 @@ from shardmix.format.framing import FRAME_BYTES, frame_record
 from shardmix.order.plan import Plan
 from shardmix.order.split import Split
 from shardmix.runtime import places, reads
-from shardmix.runtime.files import SharedFiles
+from shardmix.runtime.files import FILES_OF_LATE_TRACK, SharedFiles
 from shardmix.runtime.needs import RunSettings, estimate_needs
 from shardmix.runtime.places import RecordPlaces
 from shardmix.runtime.reads import Share, reads_late
@@ -113,7 +113,7 @@ def test_files_that_are_still_needed_stay_open(make: Callable[..., Corpus], monk
 def test_the_file_not_needed_for_longest_makes_room(make: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = make([1] * 5)
     log = Reads(monkeypatch)
-    files = SharedFiles(corpus.index)
+    files = SharedFiles(corpus.index, FILES_OF_LATE_TRACK)
     files.make_room(1)
     for shard in (0, 1, 0, 2, 0, 1):
         files.open(0, shard)

@@ -214,10 +214,10 @@ def test_loader_after_loader_takes_no_more(pattern: str, num_workers: int) -> No
     before, resident = descriptors(), []
     for number in range(30):
         loader = open_loader(pattern, num_workers=num_workers)
-        for step, batch in enumerate(loader):
+        for step, _batch in enumerate(loader):
             if number % 3 == 0 and step == 2:
                 break
-        del loader, batch  # a batch keeps its memory, and with it a descriptor
+        del loader, _batch  # a batch keeps its memory, and with it a descriptor
         assert not open_since(before)
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("shardmix")]
         resident.append(resident_bytes())
