@@ -94,7 +94,7 @@ def needs_of_plan(
     tracks = lanes * plan.effective_cycle_length
     is_late = reads_late(index, plan)
     held = 0 if is_late or not plan.shuffle else min(plan.shuffle_buffer_size, plan.num_records) / world_size
-    slack = max(READ_SLACK_BYTES, slab_bytes) if is_late else 2 * READ_SLACK_BYTES
+    slack = slab_bytes if is_late else 2 * READ_SLACK_BYTES
     shards = int((index.counts > 0).sum())
     return Needs(
         lanes=plan.lanes,
