@@ -13,8 +13,8 @@ mkdir -p build/fuzz/frames build/fuzz/examples
 # shellcheck disable=SC2086
 ${CLANG:-clang} $flags fuzz/fuzz_frames.c $sources/frames.c $sources/spans.c $sources/crc32c*.c -o build/fuzz/fuzz_frames
 # shellcheck disable=SC2086
-${CLANG:-clang} $flags fuzz/fuzz_examples.c $sources/locate.c $sources/decode.c $sources/names.c $sources/varints.c \
-    $sources/utf8.c -o build/fuzz/fuzz_examples
+${CLANG:-clang} $flags fuzz/fuzz_examples.c $sources/locate.c $sources/decode.c $sources/names.c \
+    $sources/varints*.c $sources/utf8.c -o build/fuzz/fuzz_examples
 
 for target in frames examples; do
     "build/fuzz/fuzz_$target" -max_total_time=$((seconds / 2)) -max_len=4096 -print_final_stats=1 -verbosity="${VERBOSITY:-1}" \

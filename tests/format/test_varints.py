@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix" or shutil.which("cc") is None, reason="needs a C compiler"),
 ]
 
-SOURCE = Path(shardmix.format.__file__).parent / "csrc" / "varints.c"
+SOURCES = [Path(shardmix.format.__file__).parent / "csrc" / name for name in ("varints.c", "varints_x86.c")]
 ROOM_BEYOND = 64  # bytes behind the room of a list, which stay as they are
 
 Decode = Callable[[bytes, int, bool], list[int] | None]
@@ -30,7 +30,7 @@ Decode = Callable[[bytes, int, bool], list[int] | None]
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("varints") / "varints.so"
     flags = [request.param] if request.param else []
-    subprocess.run(["cc", "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", path, SOURCE], check=True)
+    subprocess.run(["cc", "-O2", "-std=c11", "-shared", "-fPIC", *flags, "-o", path, *SOURCES], check=True)
     loaded = ctypes.CDLL(str(path))
     loaded.count_varints.restype = loaded.decode_varints.restype = ctypes.c_int64
     return loaded

@@ -4,24 +4,18 @@
  * Rule 2: 64 bytes at a time: their top bits make one word, in which the ends of the varints are the zeros. Walking from zero to
  * zero has no branch that depends on how long a varint is, and the next one does not wait for the last. A word at a time in the
  * tail, one byte at a time for varints of more than eight bytes (negative numbers take ten).
- * Rule 3: where the processor has instructions that join the groups and find the n-th end (PEXT and PDEP of BMI2), and has them
- * fast, sixteen varints are decoded without any branch.
+ * Rule 3: where the processor has instructions for that, they are used (varints_x86.c).
  * Rule 4: what is streamed (stream.h) is put together in the cache first, so that whole lines are written.
  */
 
+#include "varints.h"
+
 #include "stream.h"
-#include "wire.h"
 
 #if defined(__SSE2__) || defined(_M_X64)
 #include <emmintrin.h>
 #endif
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(SHARDMIX_PORTABLE)
-#include <immintrin.h>
-#define HAS_BMI2
-#endif
 
-#define BLOCK_BYTES 64
-#define WORD_BYTES 8
 #define STAGED_VALUES 512
 
 static inline unsigned count_bits(uint64_t w)
@@ -94,20 +88,22 @@ static int64_t count_slowly(const uint8_t *p, const uint8_t *end)
     return before ? -1 : count;
 }
 
-int64_t count_varints(const uint8_t *p, const uint8_t *end)
+static int64_t count_many(const uint8_t **at, const uint8_t *end)
 {
+    const uint8_t *p = *at;
+    open_varint open = {0, 0, 0};
     int64_t count = 0;
 
-    while (end - p >= BLOCK_BYTES) {
-        uint64_t more = top_bits(p), ends = ~more;
-        uint64_t two = more & more >> 1, four = two & two >> 2, eight = four & four >> 4;
-        if (eight) /* eight in a row that are not the last of theirs: look closely */
+    for (; end - p >= BLOCK_BYTES; p += BLOCK_BYTES) {
+        uint64_t before = open.more, more = top_bits(p);
+        if (find_long_after(&open, more)) {
+            open.more = before;
             break;
-        count += count_bits(ends);
-        p += BLOCK_BYTES - count_high_zeros(ends); /* the next block begins with the varint that is open */
+        }
+        count += count_bits(~more);
     }
-    int64_t rest = count_slowly(p, end);
-    return rest < 0 ? -1 : count + rest;
+    *at = p - count_high_zeros(~open.more); /* where the varint begins that is open */
+    return count;
 }
 
 /* One varint, byte by byte; NULL when it is cut or too long. */
@@ -138,10 +134,6 @@ static const uint8_t *decode_one(const uint8_t *p, const uint8_t *end, uint64_t 
     return p + last + 1;
 }
 
-/* Decode the next varints, up to one of more than eight bytes, or to where the end or that of the room is near: at most `room`. Moves
- * `p` behind them. */
-typedef int64_t (*decode_many_fn)(const uint8_t **p, const uint8_t *end, uint8_t *out, int64_t room);
-
 static int64_t decode_many(const uint8_t **at, const uint8_t *end, uint8_t *out, int64_t room)
 {
     const uint8_t *p = *at;
@@ -168,75 +160,28 @@ static int64_t decode_many(const uint8_t **at, const uint8_t *end, uint8_t *out,
     return count;
 }
 
-#ifdef HAS_BMI2
+const varint_methods varints_portable = {count_many, decode_many};
 
-#define AT_ONCE 16
-
-/* The groups of a varint of so many bytes. Others never count: where they are looked up, what is joined is thrown away. */
-static const uint64_t groups[16] = {
-    0,
-    0x000000000000007f,
-    0x0000000000007f7f,
-    0x00000000007f7f7f,
-    0x000000007f7f7f7f,
-    0x0000007f7f7f7f7f,
-    0x00007f7f7f7f7f7f,
-    0x007f7f7f7f7f7f7f,
-    0x7f7f7f7f7f7f7f7f,
-};
-
-__attribute__((target("bmi,bmi2,popcnt"))) static int64_t decode_many_bmi2(const uint8_t **at, const uint8_t *end, uint8_t *out,
-                                                                           int64_t room)
+static const varint_methods *choose_methods(void)
 {
-    const uint8_t *p = *at;
-    int64_t count = 0;
-
-    while (end - p >= BLOCK_BYTES + WORD_BYTES && room - count >= AT_ONCE) {
-        uint64_t more = top_bits(p), ends = ~more;
-        uint64_t two = more & more >> 1, four = two & two >> 2;
-        if (four & four >> 4) /* eight in a row that are not the last of theirs */
-            break;
-        int have = __builtin_popcountll(ends), many = have >= AT_ONCE ? AT_ONCE : have >= 8 ? 8 : 0;
-        if (!many)
-            break;
-        uint64_t bytes = _tzcnt_u64(_pdep_u64((uint64_t)1 << (many - 1), ends)) + 1, start = 0;
-        for (int i = 0; i < many; i += 8) {
-            for (int j = 0; j < 8; j++) {
-                uint64_t next = _tzcnt_u64(ends) + 1, value = _pext_u64(load_u64(p + start), groups[(next - start) & 15]);
-                memcpy(out + 8 * count++, &value, 8);
-                start = next;
-                ends = _blsr_u64(ends);
-            }
-        }
-        p += bytes;
-    }
-    *at = p;
-    return count + decode_many(at, end, out + 8 * count, room - count);
+    const varint_methods *better = varints_x86();
+    return better ? better : &varints_portable;
 }
 
-/* Processors of AMD before Zen 3 take PEXT apart, bit by bit; VPCLMULQDQ came with Zen 3, and with Intel's Ice Lake. */
-static decode_many_fn choose_decode_many(void)
+int64_t count_varints(const uint8_t *p, const uint8_t *end)
 {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("vpclmulqdq") ? decode_many_bmi2 : decode_many;
+    int64_t count = end - p >= BLOCK_BYTES ? choose_methods()->count(&p, end) : 0;
+    int64_t rest = count_slowly(p, end);
+    return rest < 0 ? -1 : count + rest;
 }
-
-#else
-
-static decode_many_fn choose_decode_many(void)
-{
-    return decode_many;
-}
-
-#endif
 
 /* Decode up to `room` varints. Moves `p` behind them; returns their number, or -1 where one is cut or too long. */
-static int64_t decode_upto(decode_many_fn many, const uint8_t **p, const uint8_t *end, uint8_t *out, int64_t room)
+static int64_t decode_upto(const varint_methods *methods, const uint8_t **p, const uint8_t *end, uint8_t *out, int64_t room)
 {
     int64_t count = 0;
 
     while (*p != end && count < room) {
-        count += many(p, end, out + 8 * count, room - count);
+        count += methods->decode(p, end, out + 8 * count, room - count);
         if (*p == end || count == room)
             break;
         uint64_t value;
@@ -249,16 +194,16 @@ static int64_t decode_upto(decode_many_fn many, const uint8_t **p, const uint8_t
 
 int64_t decode_varints(const uint8_t *p, const uint8_t *end, uint8_t *out, int64_t room, int is_streamed)
 {
-    const decode_many_fn many = choose_decode_many();
+    const varint_methods *methods = choose_methods();
     int64_t count = 0, decoded;
 
     if (!is_streamed) {
-        count = decode_upto(many, &p, end, out, room);
+        count = decode_upto(methods, &p, end, out, room);
         return count >= 0 && p == end ? count : -1;
     }
     while (p != end && count < room) {
         uint8_t staged[8 * STAGED_VALUES];
-        decoded = decode_upto(many, &p, end, staged, room - count < STAGED_VALUES ? room - count : STAGED_VALUES);
+        decoded = decode_upto(methods, &p, end, staged, room - count < STAGED_VALUES ? room - count : STAGED_VALUES);
         if (decoded < 0)
             return -1;
         copy_streaming(out + 8 * count, staged, (size_t)decoded * 8);
