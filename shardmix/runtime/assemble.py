@@ -15,14 +15,13 @@ import numpy as np
 
 from ..errors import ShardMixError
 from ..format.columns import Column, IntArray, slice_rows, take_rows
-from .gather import Gathered, cut_batch, gather, take
+from .gather import Cutter, Gathered, gather, take
 from .handoff import Chunk
 from .memory import BatchMemory
 from .samples import PICKLED, Source, Structure, attach_source, collate, unpack_samples
 
 # A group is at most that large, unless a batch is: a batch that a user keeps keeps its group's memory.
 GROUP_BYTES = 1 << 20
-Shown = tuple[Structure, list[Gathered]]
 SOURCE_FIELDS = 4  # shard, record, lane, is_pad: what a worker says of a row
 
 
@@ -94,7 +93,7 @@ class Assembler:
         for j, due in enumerate(group.due):
             start, stop = group.bounds[j], group.bounds[j + 1]
             if stop - start == due and shown is not None and not self._with_source and not self.fills_holes:
-                yield cut_batch(*shown, start, stop), j + 1 < len(group.due)
+                yield shown.cut(start, stop), j + 1 < len(group.due)
                 continue
             own = _cut_parts(parts, start, stop)
             yield self._make(own, shown, start, stop, due, group.epoch, group.first_step + j), False
@@ -105,7 +104,7 @@ class Assembler:
             self._before = [_own_part(part) for part in parts if part.stop > part.start]
 
     def _make(
-        self, parts: list[Part], shown: Shown | None, start: int, stop: int, due: int, epoch: int, step: int
+        self, parts: list[Part], shown: Cutter | None, start: int, stop: int, due: int, epoch: int, step: int
     ) -> Any:
         """One batch that is more than its columns: with holes, its source, or samples."""
         num_rows = num_own = stop - start
@@ -120,9 +119,9 @@ class Assembler:
         if shown is None:
             batch = self._collate(parts, num_rows, wanted)
         elif wanted == num_rows:
-            batch = cut_batch(*shown, start, start + num_rows)
+            batch = shown.cut(start, start + num_rows)
         else:
-            batch = cut_batch(shown[0], take(shown[1], start + rows), 0, wanted)
+            batch = Cutter(shown.structure, take(shown.columns, start + rows)).cut(0, wanted)
         if self._with_source:
             batch = attach_source(batch, self._source_of(parts, num_rows, rows, num_own, epoch))
         return batch
@@ -141,11 +140,11 @@ class Assembler:
             return False
         return all(part.chunk.structure is structure or part.chunk.structure == structure for part in parts)
 
-    def _show(self, parts: Sequence[Part], dense: Dense | None) -> Shown:
-        """All columns of a group, and their structure."""
+    def _show(self, parts: Sequence[Part], dense: Dense | None) -> Cutter:
+        """All columns of a group."""
         structure = parts[0].chunk.structure
         gathered = self._gather(structure, parts) if structure.specs else []
-        return (structure, gathered) if dense is None else (dense.structure, dense.join(gathered))
+        return Cutter(structure, gathered) if dense is None else Cutter(dense.structure, dense.join(gathered))
 
     def _gather(self, structure: Structure, parts: Sequence[Part]) -> list[Gathered]:
         return gather(

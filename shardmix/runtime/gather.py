@@ -2,7 +2,7 @@
 
 Rule 1: numbers and ragged values are copied once, into memory of the group; bytes and texts become the objects that a batch holds
 straight from the slab.
-Rule 2: a batch cut out of a group is what `unpack_batch` makes of its rows.
+Rule 2: a batch cut out of a group shows its own rows of the group's memory: it is what torch would collate of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
+from torch import from_numpy
 
 from ..format.columns import Allocate, Column, IntArray, scatter_rows, slice_rows, take_rows
 from .samples import Container, Structure, batch_of
@@ -65,18 +65,41 @@ def take(columns: Sequence[Gathered], rows: IntArray) -> list[Gathered]:
     return [[column[row] for row in numbers] if isinstance(column, list) else take_rows(column, rows) for column in columns]
 
 
-def cut_batch(structure: Structure, columns: Sequence[Gathered], start: int, stop: int) -> Any:
-    """The batch of the rows start … stop-1, over the group's memory."""
-    shown = [_show(kind, column, start, stop) for kind, column in zip(structure.kinds, columns, strict=True)]
-    layout = structure.layout
-    if type(layout) is Container and layout.type is dict and layout.children == tuple(range(len(shown))):
-        return dict(zip(layout.keys or (), shown, strict=True))
-    return batch_of(layout, shown)
+class Cutter:
+    """Cuts batches out of the columns of a group, over the group's memory.
+
+        cutter = Cutter(structure, columns)
+        cutter.cut(0, 32)      # the batch of the first 32 rows
+    """
+
+    def __init__(self, structure: Structure, columns: Sequence[Gathered]) -> None:
+        self.columns, self.structure = columns, structure
+        layout = structure.layout
+        is_dict = type(layout) is Container and layout.type is dict and layout.children == tuple(range(len(columns)))
+        self._keys: tuple[Any, ...] | None = layout.keys if is_dict else None
+        # small batches of many numbers cost what their tensors cost, so nothing else is done for each of them
+        self._arrays = [
+            column.values
+            for kind, column in zip(structure.kinds, columns, strict=True)
+            if kind in DENSE and not isinstance(column, list)
+        ]
+        self._is_dense = len(self._arrays) == len(columns)
+
+    def cut(self, start: int, stop: int) -> Any:
+        """The batch of the rows start … stop-1."""
+        if self._is_dense:
+            shown: list[Any] = [from_numpy(values[start:stop]) for values in self._arrays]
+        else:
+            kinds = zip(self.structure.kinds, self.columns, strict=True)
+            shown = [_show(kind, column, start, stop) for kind, column in kinds]
+        if self._keys is not None:
+            return dict(zip(self._keys, shown, strict=True))
+        return batch_of(self.structure.layout, shown)
 
 
 def _show(kind: str, column: Gathered, start: int, stop: int) -> Any:
     if isinstance(column, list):
         return column[start:stop]
     if kind in DENSE:
-        return torch.from_numpy(column.values[start:stop])
+        return from_numpy(column.values[start:stop])
     return SHOWN[kind].batch(slice_rows(column, start, stop))

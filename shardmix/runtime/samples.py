@@ -38,7 +38,6 @@ __all__ = [
     "mark_ragged",
     "pack_samples",
     "structure_of_features",
-    "unpack_batch",
     "unpack_samples",
 ]
 
@@ -115,14 +114,6 @@ def _plan(values: Sequence[Any], name: str, leaves: list[Leaf]) -> Any:
     prefix = f"{name}." if name else ""
     children = [_plan(column, f"{prefix}{place}", leaves) for place, column in zip(places, columns, strict=True)]
     return Container(kind, keys, tuple(children))
-
-
-def unpack_batch(structure: Structure, columns: Sequence[Column]) -> Any:
-    """The batch that the columns are, without a copy: tensors over their arrays, lists of bytes, Ragged."""
-    shown = [SHOWN[kind].batch(column) for kind, column in zip(structure.kinds, columns, strict=True)]
-    if structure == PICKLED:
-        return collate(shown[0])
-    return batch_of(structure.layout, shown)
 
 
 def batch_of(layout: Any, shown: Sequence[Any]) -> Any:

@@ -3,7 +3,7 @@ any start method can import them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from shardmix import FixedLenFeature, ShardDataset, ShardWriter, SkipRecord, VarLenFeature, sample_seed
+from shardmix.format.columns import Column, count_rows
+from shardmix.runtime.gather import Cutter
 from shardmix.runtime.ragged import Ragged
+from shardmix.runtime.samples import PICKLED, Structure, collate, unpack_samples
 
 COUNTS = [7, 0, 31, 20, 13]
 IDS = [shard * 1000 + record for shard, count in enumerate(COUNTS) for record in range(count)]
@@ -57,6 +60,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, [plain(item) for item in value])
     return value
+
+
+def unpack_batch(structure: Structure, columns: Sequence[Column]) -> Any:
+    """All rows of some columns as the one batch that a loader cuts out of them."""
+    if structure == PICKLED:
+        return collate(unpack_samples(structure, columns))
+    return Cutter(structure, columns).cut(0, count_rows(columns[0]) if columns else 0)
 
 
 def ids_of(batches: Any) -> list[int]:

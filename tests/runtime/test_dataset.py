@@ -31,7 +31,7 @@ from shardmix.format.columns import allocate_arrays
 from shardmix.format.framing import frame_record
 from shardmix.order.schedule import Schedule
 from shardmix.runtime.dataset import RowSource
-from shardmix.runtime.samples import unpack_batch
+from tests.runtime.loading import unpack_batch
 
 UNEVEN = [7, 0, 101, 40, 23]  # the counts of the golden uneven-* shards; feature id is shard * 1000 + record
 IDS = [shard * 1000 + record for shard, count in enumerate(UNEVEN) for record in range(count)]

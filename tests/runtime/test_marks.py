@@ -18,9 +18,9 @@ from shardmix.runtime.samples import (
     collate,
     mark_ragged,
     pack_samples,
-    unpack_batch,
     unpack_samples,
 )
+from tests.runtime.loading import unpack_batch
 
 
 def words(*rows: list[bytes]) -> list[RaggedList]:

@@ -18,7 +18,7 @@ from shardmix.format.features import resolve_schema
 from shardmix.format.records import RecordBlock
 from shardmix.order.hashing import SAMPLE, hash64
 from shardmix.runtime.parse import Parsed, Parser, sample_seed
-from shardmix.runtime.samples import unpack_batch
+from tests.runtime.loading import unpack_batch
 
 
 class Places:

@@ -23,9 +23,9 @@ from shardmix.runtime.samples import (
     mark_ragged,
     pack_samples,
     structure_of_features,
-    unpack_batch,
     unpack_samples,
 )
+from tests.runtime.loading import unpack_batch
 
 Point = namedtuple("Point", "x y")
 
