@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ShardMixError
 from ..format.columns import Column, IntArray, slice_rows, take_rows
-from .gather import Cutter, Gathered, gather, take
+from .gather import Cut, Cutter, Gathered, gather, take
 from .handoff import Chunk
 from .memory import BatchMemory
 from .samples import PICKLED, Source, Structure, attach_source, collate, unpack_samples
@@ -87,13 +87,13 @@ class Assembler:
         return self._collate_fn is None and not self.fills_holes and not self._memory.pinned
 
     def assemble(self, group: Group) -> Iterator[tuple[Any, bool]]:
-        """The batches of a group, one after another; with each whether the next one is made already, but for its tensors."""
+        """The batches of a group, one after another, or a Cut; with each whether the next one is made already, but for that."""
         parts = [part for part in group.parts if part.stop > part.start]
         shown = self._show(parts, group.dense) if parts and self._are_columns(parts) else None
         for j, due in enumerate(group.due):
             start, stop = group.bounds[j], group.bounds[j + 1]
             if stop - start == due and shown is not None and not self._with_source and not self.fills_holes:
-                yield shown.cut(start, stop), j + 1 < len(group.due)
+                yield Cut(shown, start, stop), j + 1 < len(group.due)
                 continue
             own = _cut_parts(parts, start, stop)
             yield self._make(own, shown, start, stop, due, group.epoch, group.first_step + j), False

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
 from .assemble import Assembler, Dense, Group, Part, batches_of_group
+from .gather import Cut
 from .limits import Counts
 from .link import Link
 from .requests import ChunkSize, MapWork, Request, ShardWork
@@ -31,10 +32,15 @@ from .source import workers_of_lanes
 class Delivery(NamedTuple):
     """One batch, and where the run stands once the user has it."""
 
-    batch: Any
+    batch: Any  # or a Cut: take() gives the batch
     epoch: int
     step: int  # of this batch in its epoch
     has_more: bool = False  # the next batch is made already, but for its tensors
+
+    def take(self) -> Any:
+        """The batch, for the user."""
+        batch = self.batch
+        return batch.make() if type(batch) is Cut else batch
 
 
 class Steps(Protocol):

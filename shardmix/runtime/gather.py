@@ -8,7 +8,7 @@ Rule 2: a batch cut out of a group shows its own rows of the group's memory: it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import from_numpy
@@ -95,6 +95,19 @@ class Cutter:
         if self._keys is not None:
             return dict(zip(self._keys, shown, strict=True))
         return batch_of(self.structure.layout, shown)
+
+
+class Cut(NamedTuple):
+    """A batch that is cut when the user takes it, by his thread: objects that one thread makes and another frees cost both more
+    than twice as much (batches of 32 rows of 40 columns: 61 us of CPU against 32)."""
+
+    cutter: Cutter
+    start: int
+    stop: int
+
+    def make(self) -> Any:
+        """The batch."""
+        return self.cutter.cut(self.start, self.stop)
 
 
 def _show(kind: str, column: Gathered, start: int, stop: int) -> Any:

@@ -174,9 +174,10 @@ class MixIterator:
         if delivery is None:
             self.close()
             raise StopIteration
+        batch = delivery.take()
         self._deliver(delivery)
         self._clock.give()
-        return delivery.batch
+        return batch
 
     def close(self) -> None:
         """End the pass now: workers that are not persistent end, memory comes back. Closing twice is allowed."""
