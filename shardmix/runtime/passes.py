@@ -102,6 +102,9 @@ class ThreadMixer:
         self.give_up()
         if self._thread is not threading.current_thread():
             self._thread.join()
+            # an error that nobody took has this mixer in its traceback: in its queue it would keep all that the pass had open
+            self._made = queue.SimpleQueue()
+            self._made.put(_End(None))
 
     def give_up(self) -> None:
         with self._ending:
@@ -125,7 +128,7 @@ class ThreadMixer:
             pass
         except BaseException as caught:  # it is the user's thread that must see it
             error = caught
-        self._made.put(_End(error))
+        self._made.put(_End(None if self._is_closed else error))
         error = None  # as in `get`
 
     def _step(self) -> bool:

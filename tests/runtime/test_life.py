@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import os
@@ -10,9 +9,8 @@ import random
 import signal
 import tempfile
 import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,11 @@ import pytest
 import torch
 
 from shardmix import MixLoader, ShardDataset
-from tests.runtime.endings import processes_of_session
+from shardmix.runtime.passes import ThreadMixer
+from tests.runtime.leftovers import descriptors, open_since, temporary_files
 from tests.runtime.loading import FEATURES, IDS, Squares, ids_of, plain, write_corpus
 
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.once]
-
-METHODS = ["fork", "spawn", "forkserver"]
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +34,6 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> str:
 def open_loader(pattern: str, **settings: Any) -> MixLoader:
     dataset = ShardDataset(pattern, features=FEATURES, shuffle_buffer_size=32)
     return MixLoader(dataset, **{"batch_size": 4, "num_workers": 2, **settings})
-
-
-def descriptors() -> Counter[str]:
-    """What this process has open, by kind."""
-    links: list[str] = []
-    for entry in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the one that this listing itself was
-            links.append(os.readlink(f"/proc/self/fd/{entry}").split(":")[0])
-    return Counter(links)
-
-
-def open_since(before: Counter[str]) -> Counter[str]:
-    """What is open and was not before, once nothing is, or after some seconds: the threads of closed queues end by themselves."""
-    patience = time.monotonic() + 5
-    while (left := descriptors() - before) and time.monotonic() < patience:
-        time.sleep(0.01)
-    return left
 
 
 def resident_bytes() -> int:
@@ -70,60 +50,7 @@ def same_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     before = descriptors()
     yield
     assert not open_since(before)
-    assert [path.name for path in folder.iterdir() if not path.name.startswith("shardmix-")] == []  # but the locks of indexes
-
-
-# --- Breaks
-
-
-@pytest.mark.usefixtures("same_descriptors")
-@pytest.mark.parametrize("is_persistent", [False, True])
-def test_a_hundred_early_breaks_leave_nothing(pattern: str, is_persistent: bool) -> None:
-    loader = open_loader(pattern, persistent_workers=is_persistent)
-    slowest = 0.0
-    for number in range(100 if not is_persistent else 50):
-        iterator = iter(loader)
-        assert len(list(islice(iterator, number % 5))) == number % 5
-        started = time.monotonic()
-        if number % 2:
-            iterator.close()
-        del iterator
-        slowest = max(slowest, time.monotonic() - started)
-    loader.set_epoch(0)
-    assert sorted(ids_of(loader)) == IDS
-    assert slowest < 5  # nobody waits for torch's 5 s
-    del loader
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_early_breaks_under_other_start_methods_leave_nothing(pattern: str, method: str) -> None:
-    before: Counter[str] = Counter()
-    for is_persistent, breaks in ((False, 1), (False, 2), (True, 7)):
-        loader = open_loader(pattern, num_workers=1, multiprocessing_context=method, persistent_workers=is_persistent)
-        for number in range(breaks):
-            iterator = iter(loader)
-            assert len(list(islice(iterator, 1 + number % 3))) == 1 + number % 3
-            iterator.close()
-        del loader, iterator
-        before = before or descriptors()  # Python's own helpers run since the first
-    assert not open_since(before)
-
-
-@pytest.mark.usefixtures("same_descriptors")
-def test_a_break_does_not_wait_for_a_slow_worker_to_give_its_rows() -> None:
-    loader = MixLoader(SlowLater(1000), batch_size=2, num_workers=1)
-    iterator = iter(loader)
-    next(iterator)
-    threading.Timer(0.3, iterator.close).start()
-    assert list(iterator) == []
-
-
-class SlowLater(Squares):
-    """Items from 2 on take half a second, and there are a thousand."""
-
-    def __getitem__(self, i: int) -> Any:
-        time.sleep(0 if i < 2 else 0.5)
-        return super().__getitem__(i)
+    assert temporary_files(folder) == []
 
 
 # --- Deaths
@@ -155,6 +82,33 @@ def living_workers() -> list[int]:
     return [process.pid for process in multiprocessing.active_children() if process.pid is not None]
 
 
+class Open:
+    """Stands for what a pass has open."""
+
+
+def test_an_error_that_nobody_takes_keeps_nothing_open() -> None:
+    """Not even until the garbage collector comes."""
+    opened: list[weakref.ref[Open]] = []
+
+    def fail() -> Any:
+        held = Open()
+        opened.append(weakref.ref(held))
+        yield from ()
+        raise LookupError("of a pass that is closed before its batch is due")
+
+    gc.disable()
+    try:
+        mixer = ThreadMixer(fail(), release=list, hurry=list)  # type: ignore[arg-type]
+        mixer._thread.join()
+        assert opened[0]() is not None
+        mixer.close()
+        assert mixer.get() is None
+        del mixer
+        assert opened[0]() is None
+    finally:
+        gc.enable()
+
+
 class Leaving(Squares):
     """Item 5 ends its worker."""
 
@@ -172,37 +126,6 @@ def test_a_worker_that_leaves_is_named_with_its_code_and_items(code: int) -> Non
     dataset.code = code
     with pytest.raises(RuntimeError, match=rf"worker 1 \(pid \d+\) exited with code {code}, loading 3 items, \[3, 4, 5\]"):
         list(MixLoader(dataset, batch_size=3, num_workers=2))
-
-
-def run_for_ever(pattern: str, number: int) -> None:
-    for _ in open_loader(pattern, repeat=None, num_workers=2, persistent_workers=number % 2 == 0):
-        time.sleep(0.001)
-
-
-def test_nothing_is_left_of_killed_parents(pattern: str) -> None:
-    """Ten programs, killed at random moments from before their first batch on: their workers notice and end."""
-    draw = random.Random(3)
-    parents = [fork_session(lambda number=number: run_for_ever(pattern, number)) for number in range(10)]
-    time.sleep(0.5)
-    for parent in draw.sample(parents, len(parents)):
-        time.sleep(draw.random() / 10)
-        os.kill(parent, signal.SIGKILL)
-        os.waitpid(parent, 0)
-    patience = time.monotonic() + 30
-    while (left := [pid for parent in parents for pid in processes_of_session(parent)]) and time.monotonic() < patience:
-        time.sleep(0.1)
-    assert left == []
-    assert [name for name in os.listdir("/dev/shm") if any(f"_{parent}_" in name for parent in parents)] == []
-
-
-def fork_session(run: Callable[[], None]) -> int:
-    """The pid, which is the session too, of a process that runs this."""
-    pid = os.fork()
-    if pid:
-        return pid
-    os.setsid()
-    run()
-    os._exit(0)
 
 
 # --- Many
