@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from .fork_server import start_fork_server
 from .link import PassGivenUp
 
 LOOK_SECONDS = 0.1
@@ -47,6 +49,8 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
         self._watch = watch
         self.is_broken = False  # the processes are of no more use
         try:
+            if isinstance(loader.multiprocessing_context, ForkServerContext):
+                start_fork_server()
             super().__init__(loader)
         except BaseException:  # torch would leave what it began to the garbage collector
             if hasattr(self, "_workers"):
