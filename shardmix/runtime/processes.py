@@ -4,6 +4,7 @@ Rule 1: who waits for an answer waits for the death of a process as well, and lo
 Rule 2: processes end by torch's own protocol. Once one has died, or hangs, they are killed: it may have held a lock that the
 others, or the protocol, wait for. They hold nothing that a kill could spoil: slabs have no name, and shards are only read.
 Rule 3: whoever drops the last reference, processes end while their queues work; see the note.
+Rule 4: nothing that is shared with a worker has a lock that it could die with, where the main process would wait for it.
 
 Note "Queues in garbage". When a loader is part of a garbage cycle (an exception that is kept is enough), Python's collector calls
 the finalizers of multiprocessing's queues before torch's `__del__`, which then says goodbye through queues that do not send any
@@ -12,6 +13,7 @@ more, and waits five seconds for each worker. So a finalizer of ours holds the p
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -24,10 +26,12 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from .done_flag import DoneFlag
 from .fork_server import start_fork_server
 from .link import PassGivenUp
 
 LOOK_SECONDS = 0.1
+PATIENCE_SECONDS = 5.0  # as torch has with each worker
 
 
 def _describe_nothing(worker: int) -> str:
@@ -47,18 +51,30 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
 
     def __init__(self, loader: DataLoader[Any], watch: Watch) -> None:
         self._watch = watch
+        self._done = DoneFlag()
         self.is_broken = False  # the processes are of no more use
         try:
             if isinstance(loader.multiprocessing_context, ForkServerContext):
                 start_fork_server()
             super().__init__(loader)
-        except BaseException:  # torch would leave what it began to the garbage collector
+        except BaseException as error:  # torch would leave what it began to the garbage collector
+            started = len(getattr(self, "_workers", ()))
             if hasattr(self, "_workers"):
                 self._kill()
+            if isinstance(error, (ConnectionError, EOFError)):  # who was to read the arguments is gone
+                raise RuntimeError(f"worker {started} died while it was started") from error
             raise
         # torch's SIGCHLD handler, which the first torch loader of a program installs, would raise in whatever the main thread
         # is doing; here who waits for a worker learns of its death
         self._forget_at_torch()
+
+    @property  # type: ignore[override]
+    def _workers_done_event(self) -> DoneFlag:
+        return self._done
+
+    @_workers_done_event.setter
+    def _workers_done_event(self, event: Any) -> None:
+        """Leave torch's."""
 
     def _forget_at_torch(self) -> None:
         if self._worker_pids_set:
@@ -90,9 +106,20 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
 
     def end(self) -> None:
         """End the processes, and return when they are gone. Ending twice is allowed."""
-        if self.is_broken and not self._shutdown:
+        if not self._shutdown:
+            if not self.is_broken:
+                self._say_goodbye()
             self._kill()
-        self._shutdown_workers()
+
+    def _say_goodbye(self) -> None:
+        """End the processes by torch's protocol, as far as they do within one patience for all."""
+        self._done.set()
+        for queue in self._index_queues:
+            queue.put(None)
+        living = {process.sentinel for process in self._workers}
+        patience = time.monotonic() + PATIENCE_SECONDS
+        while living and (left := patience - time.monotonic()) > 0:
+            living.difference_update(wait(living, left))
 
     def _kill(self) -> None:
         self._shutdown = True  # torch's protocol is over
@@ -101,8 +128,7 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
         for process in self._workers:
             process.join()
         for queue in self._index_queues:
-            queue.cancel_join_thread()
-            queue.close()
+            _close(queue)
         self._forget_at_torch()
 
     def refuse_dead(self, worker: int, error: Exception) -> None:
@@ -126,6 +152,22 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
             f"worker {worker} (pid {self._workers[worker].pid}) gave no answer within timeout={self._timeout} s, "
             f"{self._watch.describe(worker)}"
         )
+
+
+def _close(queue: Any) -> None:
+    """Close the writing end of a queue that nobody reads any more: its thread would wait for ever for room in a full pipe."""
+    queue.cancel_join_thread()
+    thread = queue._thread
+    if thread is None:
+        return
+    reader = os.dup(queue._reader.fileno())  # the thread closes its own as it ends
+    try:
+        queue.close()
+        while thread.is_alive():
+            if wait([reader], LOOK_SECONDS / 100):
+                os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
 
 
 class WatchedLoader(DataLoader[Any]):
