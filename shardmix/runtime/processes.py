@@ -5,6 +5,7 @@ Rule 2: processes end by torch's own protocol. Once one has died, or hangs, they
 others, or the protocol, wait for. They hold nothing that a kill could spoil: slabs have no name, and shards are only read.
 Rule 3: whoever drops the last reference, processes end while their queues work; see the note.
 Rule 4: nothing that is shared with a worker has a lock that it could die with, where the main process would wait for it.
+Rule 5: starting processes settles nothing for the program: neither its start method nor what its fork server loads.
 
 Note "Queues in garbage". When a loader is part of a garbage cycle (an exception that is kept is enough), Python's collector calls
 the finalizers of multiprocessing's queues before torch's `__del__`, which then says goodbye through queues that do not send any
@@ -13,10 +14,12 @@ more, and waits five seconds for each worker. So a finalizer of ours holds the p
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
@@ -170,13 +173,27 @@ def _close(queue: Any) -> None:
         os.close(reader)
 
 
+@contextlib.contextmanager
+def _start_method_left_open() -> Iterator[str]:
+    """The start method of the program. Where it has chosen none, it still can: torch, and Python's spawn, would settle it."""
+    chosen, default = multiprocessing.get_start_method(allow_none=True), multiprocessing.get_all_start_methods()[0]
+    try:
+        yield chosen or default
+    finally:
+        if chosen is None and multiprocessing.get_start_method(allow_none=True) == default:
+            multiprocessing.set_start_method(None, force=True)
+
+
 class WatchedLoader(DataLoader[Any]):
     """A private torch loader whose processes serve pass after pass until they are ended."""
 
     watch: Watch
 
     def _get_iterator(self) -> WatchedIterator:
-        return WatchedIterator(self, self.watch)
+        with _start_method_left_open() as method:
+            if self.multiprocessing_context is None:
+                self.multiprocessing_context = method
+            return WatchedIterator(self, self.watch)
 
     @property
     def processes(self) -> WatchedIterator | None:
