@@ -21,8 +21,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkContext, ForkServerContext
 from typing import Any
 
 import torch
@@ -57,9 +58,9 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
         self._done = DoneFlag()
         self.is_broken = False  # the processes are of no more use
         try:
-            if isinstance(loader.multiprocessing_context, ForkServerContext):
-                start_fork_server()
-            super().__init__(loader)
+            start_helpers(loader.multiprocessing_context)
+            with _no_interrupt():
+                super().__init__(loader)
         except BaseException as error:  # torch would leave what it began to the garbage collector
             started = len(getattr(self, "_workers", ()))
             if hasattr(self, "_workers"):
@@ -171,6 +172,24 @@ def _close(queue: Any) -> None:
                 os.read(reader, 1 << 16)
     finally:
         os.close(reader)
+
+
+def start_helpers(context: Any) -> None:
+    """Start what Python would start on the way: both have their own ways with Ctrl-C."""
+    if not isinstance(context, ForkContext):
+        resource_tracker.ensure_running()
+    if isinstance(context, ForkServerContext):
+        start_fork_server()
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Keep Ctrl-C from this thread, and so from the processes that it starts, until they can take it (WorkerInit)."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -290,6 +290,7 @@ class WorkerInit:
 
     def __call__(self, worker: int) -> None:
         signal.signal(signal.SIGINT, _leave_to_the_main_process)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as it was started with it blocked
         watch_parent()
         info = torch_worker._worker_info
         if info is None:

@@ -20,7 +20,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tests.runtime.leftovers import processes_of_session, wait_for_none
+
 kept: list[Any] = []  # what the interpreter finds when it ends
+SIDE_BY_SIDE = 3
 ROWS = {"batch_size": 4, "repeat": None}
 
 
@@ -35,16 +38,16 @@ def begin(pattern: str, **settings: Any) -> Any:
     return iterator
 
 
-def end_with_a_live_iterator(pattern: str) -> None:
-    kept.append(begin(pattern, num_workers=2))
+def end_with_a_live_iterator(pattern: str, method: str = "fork") -> None:
+    kept.append(begin(pattern, num_workers=2, multiprocessing_context=method))
 
 
 def end_with_a_live_iterator_of_threads(pattern: str) -> None:
     kept.append(begin(pattern))
 
 
-def end_with_an_exception(pattern: str) -> None:
-    iterator = begin(pattern, num_workers=2)
+def end_with_an_exception(pattern: str, method: str = "fork") -> None:
+    iterator = begin(pattern, num_workers=2, multiprocessing_context=method)
     for _ in iterator:
         raise LookupError("the end")
 
@@ -60,18 +63,14 @@ def end_inside_a_cycle(pattern: str) -> None:
     cycle.append(cycle)
 
 
-def end_under_spawn(pattern: str) -> None:
-    kept.append(begin(pattern, num_workers=1, multiprocessing_context="spawn"))
-
-
 def end_before_spawned_workers_are_there(pattern: str) -> None:
     settings = {"num_workers": 1, "multiprocessing_context": "spawn"}
     threading.Thread(target=begin, args=(pattern,), kwargs=settings, daemon=True).start()
     time.sleep(0.3)
 
 
-def end_by_control_c(pattern: str) -> None:
-    iterator = begin(pattern, num_workers=2)
+def end_by_control_c(pattern: str, method: str = "fork") -> None:
+    iterator = begin(pattern, num_workers=2, multiprocessing_context=method)
     os.killpg(0, signal.SIGINT)  # as a terminal does: this process and its workers
     for _ in iterator:
         time.sleep(0.01)
@@ -96,31 +95,41 @@ def end_by_control_c_while_waiting(pattern: str) -> None:
         pass
 
 
+def end_by_control_c_before_spawned_workers_are_there(pattern: str) -> None:
+    """The signal comes while the workers import their modules."""
+    settings = {"num_workers": 2, "multiprocessing_context": "spawn"}
+    threading.Thread(target=begin, args=(pattern,), kwargs=settings, daemon=True).start()
+    time.sleep(0.5)
+    os.killpg(0, signal.SIGINT)
+    time.sleep(10)
+
+
+def under(method: str, end: Callable[[str, str], None]) -> Callable[[str], None]:
+    """An ending with workers of another start method."""
+
+    def end_there(pattern: str) -> None:
+        end(pattern, method)
+
+    end_there.__name__ = f"{end.__name__}_under_{method}"
+    return end_there
+
+
 ENDINGS: list[Callable[[str], None]] = [
     end_with_a_live_iterator,
     end_with_a_live_iterator_of_threads,
     end_with_an_exception,
     end_with_idle_persistent_workers,
     end_inside_a_cycle,
-    end_under_spawn,
     end_before_spawned_workers_are_there,
     end_by_control_c,
     end_by_control_c_while_waiting,
+    end_by_control_c_before_spawned_workers_are_there,
+    *(
+        under(method, end)
+        for method in ("spawn", "forkserver")
+        for end in (end_with_a_live_iterator, end_with_an_exception, end_by_control_c)
+    ),
 ]
-
-
-def processes_of_session(session: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(entry))
-    return found
 
 
 def start(ending: Callable[[str], None], pattern: str, folder: Path) -> int | None:
@@ -144,17 +153,20 @@ def main() -> None:
     pattern, folder = sys.argv[1], Path(sys.argv[2])
     from tests.runtime import loading  # noqa: F401  (torch, once)
 
-    report = {}
-    for ending in ENDINGS:
-        pid = start(ending, pattern, folder)
-        if pid is None:
-            return  # to the end of the interpreter
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        seconds = time.monotonic() - float((folder / f"{ending.__name__}.last").read_text())
-        patience = time.monotonic() + 10
-        while (left := processes_of_session(pid)) and time.monotonic() < patience:
-            time.sleep(0.05)
-        report[ending.__name__] = {"code": code, "seconds": seconds, "left": left}
+    report, waiting = {}, [*ENDINGS]
+    while waiting:
+        running = {}
+        for _ in range(min(SIDE_BY_SIDE, len(waiting))):
+            ending = waiting.pop()
+            pid = start(ending, pattern, folder)
+            if pid is None:
+                return  # to the end of the interpreter
+            running[pid] = ending.__name__
+        for _ in range(len(running)):
+            pid, status = os.wait()
+            seconds = time.monotonic() - float((folder / f"{running[pid]}.last").read_text())
+            left = wait_for_none(lambda pid=pid: processes_of_session(pid), 10)
+            report[running[pid]] = {"code": os.waitstatus_to_exitcode(status), "seconds": seconds, "left": left}
     sys.stdout.write(json.dumps(report) + "\n")
 
 
