@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from shardmix import MixLoader, ShardDataset
+from shardmix.runtime.processes import start_helpers
 from tests.runtime.leftovers import descriptors, open_since, temporary_files
 from tests.runtime.loading import FEATURES, IDS, Squares, ids_of, write_corpus
 
@@ -51,9 +52,10 @@ class Closes:
 def test_early_breaks_are_closed_at_once_and_leave_nothing(tmp_path: Path, method: str, workers: str) -> None:
     dataset = ShardDataset(write_corpus(tmp_path / "corpus"), features=FEATURES, shuffle_buffer_size=32)
     settings: Any = {"multiprocessing_context": method, "persistent_workers": workers == "persistent"}
+    start_helpers(multiprocessing.get_context(method))  # Python's own, which stay
+    list(dataset)  # opens the index
+    before, closes = descriptors(), Closes()
     loader = MixLoader(dataset, batch_size=4, num_workers=2 if method == "fork" else 1, **settings)
-    before: Counter[str] = Counter()
-    closes = Closes()
     for number in range(BREAKS[method]):
         iterator = iter(loader)
         assert len(list(islice(iterator, 1 + number % 5))) == 1 + number % 5
@@ -61,13 +63,11 @@ def test_early_breaks_are_closed_at_once_and_leave_nothing(tmp_path: Path, metho
             if number % 2:
                 iterator.close()
             del iterator
-        if number == BREAKS[method] // 2:
-            before = descriptors()  # with Python's own helpers, and the slabs of workers that persist
     loader.set_epoch(0)
     assert sorted(ids_of(loader)) == IDS
-    assert not open_since(before)
     with closes.timed():
         del loader
+    assert not open_since(before)
     closes.check(f"{method}, {workers}")
 
 
