@@ -9,7 +9,6 @@ begin.py says how a pass begins for each kind of data set, feeds.py and pulled.p
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,24 +20,22 @@ from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data._utils.collate import default_collate
 
 from ..order.hashing import WORKERS, hash64
-from ..order.schedule import UNEVEN
 from .assemble import Assembler
-from .begin import Run, answers_of, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers, threads_of
+from .begin import Run, begin, deliver_iterable, deliver_map, deliver_shards, number_of_workers
 from .damages import DamageLog, SkipBudget
-from .dataset import Opened, ShardDataset
+from .dataset import ShardDataset
+from .keeping import Keeper
 from .limits import Counts, UserClock, describe_limit
-from .memory import BatchMemory
 from .passes import Mixer, MixIterator
 from .progress import Loaded, OwnEpoch, Place, Progress, Start
 from .pulled import UserSchedule
 from .receiver import Receiver
 from .sampler_state import SamplerState
 from .samples import collate
-from .settings import SEED_LIMIT, integer
+from .settings import SEED_LIMIT, check_loader_arguments, integer
 from .shard_plan import Batching, ShardPlan, plan_shards, read_place
-from .shared_rows import SlotKeeper
 from .state import State, check_state
-from .workers import Hosts, Workers
+from .workers import Hosts
 
 _loader_numbers = count_up()
 
@@ -95,14 +92,13 @@ class MixLoader(DataLoader[Any]):
         schedule: UserSchedule | None = None,
         repeat: int | None = 1,
     ) -> None:
-        _check_arguments(batch_size, batch_sampler, uneven, schedule, repeat, in_order)
+        check_loader_arguments(batch_size, batch_sampler, uneven, schedule, repeat, in_order)
         if shuffle and isinstance(dataset, ShardDataset):
             raise ValueError("shuffle=True: a ShardDataset shuffles by itself, unless it has shuffle=False; leave it out here")
-        own_generator: torch.Generator | None = None
         is_map = not isinstance(dataset, torch.utils.data.IterableDataset)
-        if is_map and shuffle and generator is None and sampler is None and batch_sampler is None:
-            # torch's sampler would draw its seed from the global generator
-            own_generator = torch.Generator()
+        is_own = is_map and bool(shuffle) and generator is None and sampler is None and batch_sampler is None
+        own_generator = torch.Generator() if is_own else None
+        if is_own:  # torch's sampler would draw its seed from the global generator
             sampler, shuffle = RandomSampler(dataset, generator=own_generator), None
         super().__init__(
             dataset,
@@ -127,9 +123,7 @@ class MixLoader(DataLoader[Any]):
         self._has_batch_sampler = batch_sampler is not None
         self._number = next(_loader_numbers)
         self._counts = Counts()
-        self._memory: BatchMemory | None = None
-        self._slots = SlotKeeper()
-        self._workers: Hosts | None = None  # that serve pass after pass
+        self._keeper = Keeper(is_map)
         self._progress = Progress(dataset._epochs if isinstance(dataset, ShardDataset) else OwnEpoch())
         self._lanes: int | None = None  # of a loaded state, where the data set has lanes=None
         self._plan: ShardPlan | None = None  # of the pass that began last, over a ShardDataset
@@ -236,8 +230,8 @@ class MixLoader(DataLoader[Any]):
             return self._begin_shards(self.dataset, start)
         generator = self.generator if self.generator is not None else torch.default_generator
         seed = partial(hash64, WORKERS, generator.initial_seed(), self._number)
-        assembler = self._assembler(with_source=False, fill_holes=False)
-        workers = self._take_workers(None, self.num_workers)
+        assembler = self._keeper.make_assembler(self, self._user_collate_fn, with_source=False, fill_holes=False)
+        workers = self._keeper.take_workers(self, None, self.num_workers)
         run = self._run(start, workers, assembler, seed, SkipBudget(DamageLog()))
         if self._sampler_state is None:
             return begin(deliver_iterable(run), workers, ahead=self.num_workers > 0)
@@ -249,12 +243,13 @@ class MixLoader(DataLoader[Any]):
     def _begin_shards(self, dataset: ShardDataset, start: Start) -> Mixer:
         plan = self._plan = plan_shards(dataset, self._batching(), start.place.first_row, self._lanes)
         num_workers = number_of_workers(self.num_workers, plan.schedule.lanes, plan.world.world_size)
-        assembler = self._assembler(dataset.with_source, dataset.on_hole == "fill")
-        workers = self._take_workers(plan.opened, num_workers)
+        assembler = self._keeper.make_assembler(
+            self, self._user_collate_fn, dataset.with_source, fill_holes=dataset.on_hole == "fill"
+        )
+        workers = self._keeper.take_workers(self, plan.opened, num_workers)
         skips = SkipBudget(dataset._damage_log, dataset.max_corrupt)
         run = self._run(start, workers, assembler, partial(hash64, WORKERS, dataset.seed), skips)
-        if assembler.takes_slots and run.in_order and run.schedule is None and not dataset.runs_user_code:
-            run = replace(run, slots=self._slots.slots(plan.opened.schema, run.batch_size, num_workers > 0))
+        run = replace(run, slots=self._keeper.take_slots(self, assembler, plan.opened, num_workers))
         return begin(deliver_shards(run, plan.world, plan.schedule), workers, ahead=True)
 
     def _run(
@@ -271,49 +266,6 @@ class MixLoader(DataLoader[Any]):
             schedule=self.schedule,
             skips=skips,
             seed=seed,
-        )
-
-    def _assembler(self, with_source: bool, fill_holes: bool) -> Assembler:
-        can_pin = self.pin_memory and torch.accelerator.is_available()
-        if self.pin_memory and not can_pin:
-            warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                stacklevel=6,
-            )
-        if self._memory is None:
-            self._memory = BatchMemory(can_pin)
-        return Assembler(self._memory, self._user_collate_fn, with_source, fill_holes, self.num_workers > 0)
-
-    def _take_workers(self, opened: Opened | None, num_workers: int) -> Hosts:
-        """Workers for one pass: those that persist, where they are free; else new ones."""
-        kept = self._workers
-        if kept is not None and not kept.is_busy and kept.num_workers == num_workers and kept.opened is opened:
-            kept.take()
-            return kept
-        workers = self._make_workers(opened, num_workers, is_first=kept is None or not kept.is_busy)
-        workers.take()
-        if workers.persistent:
-            if kept is not None:
-                kept.close()
-            self._workers = workers
-        return workers
-
-    def _make_workers(self, opened: Opened | None, num_workers: int, is_first: bool) -> Hosts:
-        """New workers; none that persist beside others that are at work."""
-        is_map = self._sampler_state is not None
-        if num_workers == 0:
-            return threads_of(self.dataset, opened, is_map, persistent=is_first)
-        return Workers(
-            self.dataset,
-            answers_of(self.dataset, opened, is_map),
-            num_workers,
-            opened=opened,
-            prefetch_factor=self.prefetch_factor or 2,
-            persistent=self.persistent_workers and is_first,
-            in_order=self.in_order,
-            timeout=self.timeout,
-            worker_init_fn=self.worker_init_fn,
-            context=self.multiprocessing_context,
         )
 
     def _is_last(self, place: Place) -> bool:
@@ -349,20 +301,3 @@ class MixLoader(DataLoader[Any]):
         if not self.in_order:
             return "with in_order=False the order depends on time"
         return None if self._sampler_state is None else self._sampler_state.find_obstacle()
-
-
-def _check_arguments(
-    batch_size: int | None, batch_sampler: Any, uneven: str, schedule: Any, repeat: int | None, in_order: bool
-) -> None:
-    if batch_sampler is None and batch_size is None:
-        raise ValueError("batch_size=None: MixLoader makes batches, give their size; for single samples use torch's DataLoader")
-    if uneven not in UNEVEN:
-        raise ValueError(f"uneven={uneven!r}: expected one of {', '.join(map(repr, UNEVEN))}")
-    if repeat is not None and (not isinstance(repeat, int) or repeat < 1):
-        raise ValueError(f"repeat={repeat!r}: expected a number of passes, at least 1, or None for endless")
-    if schedule is not None and not callable(schedule):
-        raise TypeError(f"schedule={schedule!r}: expected a function of (step, remaining)")
-    if schedule is not None and not in_order:
-        raise ValueError("schedule with in_order=False: a schedule is an order; give one of the two")
-    if schedule is not None and batch_sampler is not None:
-        raise ValueError("schedule with batch_sampler: both choose the rows of a batch; give one of the two")

@@ -25,6 +25,7 @@ from .handoff import align, round_to_pages
 
 Bytes = NDArray[np.uint8]
 Layout = tuple[list[tuple[Shape, np.dtype[Any], int]], int]  # (shape, dtype, offset) of each array, bytes of all
+LATELY = 64  # requests; buffers are as large as the largest of them
 MAX_IDLE = 8  # buffers kept for the next batches; a user who holds on to more gets new ones
 
 
@@ -35,7 +36,7 @@ class BatchMemory:
         self.pinned = pinned
         self._idle: deque[Bytes] = deque(maxlen=MAX_IDLE)
         self.num_allocated = 0  # buffers made so far
-        self._largest = 0  # bytes of the largest of the last ones
+        self._asked: deque[int] = deque(maxlen=LATELY)  # bytes
         self._requests: Sequence[tuple[Shape, DTypeLike]] = []
         self._layout: Layout = ([], 0)
 
@@ -56,27 +57,22 @@ class BatchMemory:
         return lease
 
     def _take(self, num_bytes: int) -> Bytes:
+        self._asked.append(num_bytes)
+        largest = max(self._asked)  # the first batches of a pass come in smaller groups than those that follow
         while True:
             try:
                 memory = self._idle.popleft()
             except IndexError:
                 break
             # one that is too small, or far too large for what batches now need, is let go
-            if num_bytes <= memory.size <= _far_too_large(num_bytes):
+            if num_bytes <= memory.size <= 4 * largest + (1 << 20):
                 return memory
         self.num_allocated += 1
-        size = num_bytes + num_bytes // 8  # ragged batches differ a little in size
-        if size < self._largest <= _far_too_large(num_bytes):
-            size = self._largest  # the first batches of a pass come in smaller groups than those that follow
-        self._largest = size = round_to_pages(size)
+        size = round_to_pages(largest + largest // 8)  # ragged batches differ a little in size
         if self.pinned:
             pinned: Bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
             return pinned
         return map_bytes(size)
-
-
-def _far_too_large(num_bytes: int) -> int:
-    return 4 * num_bytes + (1 << 20)
 
 
 def _lay_out(requests: Sequence[tuple[Shape, DTypeLike]]) -> Layout:

@@ -1,4 +1,4 @@
-"""Check the arguments of a data set: what is wrong is said when it is built, with what was got and expected."""
+"""Check the arguments of a data set, and of a loader: what is wrong is said when it is built, with what was got and expected."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ..order.lanes import LEAST_LANES, choose_lanes
+from ..order.schedule import UNEVEN
 from .ranks import check_world
 
 SEED_LIMIT = 1 << 63
@@ -115,3 +116,21 @@ def check_picklable(name: str, value: Any) -> None:
             "function at the top of a module, not as a lambda or inside another function, or pass "
             'multiprocessing_context="fork" to the loader'
         ) from error
+
+
+def check_loader_arguments(
+    batch_size: int | None, batch_sampler: Any, uneven: str, schedule: Any, repeat: int | None, in_order: bool
+) -> None:
+    """What MixLoader takes beside torch's own arguments, and what contradicts what. Raises ValueError, TypeError."""
+    if batch_sampler is None and batch_size is None:
+        raise ValueError("batch_size=None: MixLoader makes batches, give their size; for single samples use torch's DataLoader")
+    if uneven not in UNEVEN:
+        raise ValueError(f"uneven={uneven!r}: expected one of {', '.join(map(repr, UNEVEN))}")
+    if repeat is not None and (not isinstance(repeat, int) or repeat < 1):
+        raise ValueError(f"repeat={repeat!r}: expected a number of passes, at least 1, or None for endless")
+    if schedule is not None and not callable(schedule):
+        raise TypeError(f"schedule={schedule!r}: expected a function of (step, remaining)")
+    if schedule is not None and not in_order:
+        raise ValueError("schedule with in_order=False: a schedule is an order; give one of the two")
+    if schedule is not None and batch_sampler is not None:
+        raise ValueError("schedule with batch_sampler: both choose the rows of a batch; give one of the two")

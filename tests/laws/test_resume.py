@@ -69,8 +69,8 @@ def loaders_with_workers(dataset: ShardDataset, batch_size: int) -> Iterator[lis
     loaders = [MixLoader(dataset, batch_size, num_workers=n, persistent_workers=n > 0) for n in range(3)]
     yield loaders
     for loader in loaders:
-        if loader._workers is not None:
-            loader._workers.close()
+        if loader._keeper.workers is not None:
+            loader._keeper.workers.close()
 
 
 @pytest.mark.parametrize("name", ["golden", "forty shards", "all gzip"])

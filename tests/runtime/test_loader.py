@@ -203,8 +203,8 @@ def test_memory_is_used_again_and_never_while_a_tensor_lives(open_corpus: Open) 
         if j % 3 == 0:
             kept.append((j, batch["id"][1:]))  # a view keeps the memory of its batch
     assert [view.tolist() for _, view in kept] == [expected[j][1:] for j, _ in kept]
-    assert loader._memory is not None
-    assert loader._memory.num_allocated < len(expected)
+    assert loader._keeper.memory is not None
+    assert loader._keeper.memory.num_allocated < len(expected)
 
 
 # --- Workers

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from shardmix.runtime.memory import MAX_IDLE, BatchMemory
+from shardmix.runtime.memory import LATELY, MAX_IDLE, BatchMemory
 
 
 def allocate(memory: BatchMemory, *sizes: int) -> list[Any]:
@@ -66,10 +66,18 @@ def test_batches_that_differ_a_little_share_memory() -> None:
 def test_memory_that_is_far_too_large_is_let_go() -> None:
     memory = BatchMemory()
     allocate(memory, 10_000_000)
-    allocate(memory, 10)
-    allocate(memory, 10)
+    for _ in range(LATELY + 1):
+        allocate(memory, 10)
     assert memory.num_allocated == 2
     assert sum(buffer.size for buffer in memory._idle) < 1 << 20
+
+
+def test_groups_of_several_sizes_share_memory() -> None:
+    """As the first batches of a pass, one, then four together, and so on."""
+    memory = BatchMemory()
+    for size in (100_000, 400_000, 1_600_000, *[1_000, 100_000, 400_000, 1_600_000] * 10):
+        allocate(memory, size)
+    assert memory.num_allocated == 3
 
 
 def test_few_idle_buffers_are_kept() -> None:

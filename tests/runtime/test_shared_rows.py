@@ -48,7 +48,7 @@ def through_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pool_of(loader: MixLoader) -> SlotPool:
-    pool = loader._slots.pool
+    pool = loader._keeper.slots.pool
     assert pool is not None
     return pool
 
@@ -341,10 +341,10 @@ def test_a_batch_with_a_hole_is_memory_of_its_own(damaged: str) -> None:
 def test_slots_are_used_only_where_the_workers_know_what_a_batch_will_be(pattern: str, options: Any) -> None:
     loader = make_loader(pattern, 0, **options)
     list(loader)
-    assert loader._slots.pool is None
+    assert loader._keeper.slots.pool is None
 
 
 def test_collate_fn_gets_samples_that_own_their_values(pattern: str) -> None:
     loader = MixLoader(ShardDataset(pattern, features=FEATURES), 6, collate_fn=list)
     list(loader)
-    assert loader._slots.pool is None
+    assert loader._keeper.slots.pool is None

@@ -72,15 +72,14 @@ def test_after_the_first_rounds_nothing_is_allocated_or_sent_but_one_message_a_c
     for number in range(6):  # the first rounds, of a user who takes his time and of one who does not
         for _ in loader:
             time.sleep(0.002 * (number % 2))
-    memory: Any = loader._slots.pool if has_slots else loader._memory
-    before, stats, num_allocated = dict(calls), loader.stats(), memory.num_allocated
+    memory: Any = loader._keeper.slots.pool if has_slots else loader._keeper.memory
+    before, stats = dict(calls), loader.stats()
     assert sum(len(batch["feature 0"]) for _ in range(PASSES) for batch in loader) == PASSES * ROWS
     num_messages = loader.stats()["messages"] - stats["messages"]
     resumed = 2 * PASSES  # torch tells each persistent worker that another pass begins
     assert calls["messages"] - before["messages"] == num_messages + resumed
     assert calls["attached"] - before["attached"] == loader.stats()["slabs_attached"] - stats["slabs_attached"] == 0
-    assert num_allocated > 0
-    assert memory.num_allocated - num_allocated <= 2  # what is under way at one time depends on time, and may reach a new peak
+    assert 0 < memory.num_allocated <= 16  # as much as was ever under way at one time, not more with each pass
     assert calls["copied rows"] - before["copied rows"] == (0 if has_slots else PASSES * ROWS)
     assert num_messages < PASSES * 2 * ROWS / 40 / 4  # a chunk is several batches
     del loader
@@ -97,7 +96,7 @@ def test_a_row_is_copied_once_out_of_the_slab(by_features: dict[int, ShardDatase
 
     def look(parts: Any, *rest: Any) -> Any:
         columns = scatter(parts, *rest)
-        slabs = list(loaders[0]._workers.views.values())
+        slabs = list(loaders[0]._keeper.workers.views.values())
         from_slab = all(any(np.shares_memory(column.values, slab) for slab in slabs) for part in parts for column in part)
         into_slab = any(np.shares_memory(column.values, slab) for column in columns for slab in slabs)
         seen.append((from_slab, into_slab))
