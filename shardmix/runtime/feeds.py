@@ -172,7 +172,9 @@ class ShardFeed:
             step = asked.first_step + j
             relative = [bound - bounds[j] for bound in bounds[j : end + 1]]
             group = Group(cut(j, end), relative, due[j:end], asked.epoch, step, dense)
+            in_place = dense is not None and not any(chunk.columns for chunk in chunks)
             for batch, has_more in self._assembler.assemble(group):
+                has_more = has_more or (in_place and type(batch) is Cut and step + 1 < asked.first_step + len(due))
                 num_rows = bounds[j + 1] - bounds[j]
                 self._counts.rows += num_rows
                 self._counts.holes += due[j] - num_rows

@@ -26,18 +26,19 @@ READ_SLACK_BYTES = 32 << 20  # of a worker: read buffers that are free for the n
 # (docs/performance.md). Rows of middling size take up to twice the bytes for that.
 LANE_BYTES = 1024 << 10
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 8 << 20
-ROWS_OF_LANE = 256
+ROWS_OF_LANE, LARGE_ROW_BYTES = 512, 16 << 10
 
 
 def chunk_bytes(num_lanes: int, row_bytes: float) -> int:
     """Bytes that a chunk of a worker with so many lanes grows to, where a batch is smaller.
 
-    >>> [chunk_bytes(8, row_bytes) >> 20 for row_bytes in (1_000, 8_000, 100_000)]
-    [8, 15, 8]
+    >>> [chunk_bytes(8, row_bytes) >> 20 for row_bytes in (1_000, 3_000, 10_000, 100_000)]
+    [8, 11, 16, 8]
     """
     usual = min(max(num_lanes * LANE_BYTES, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES)
-    wanted = int(ROWS_OF_LANE * num_lanes * row_bytes)
-    return max(usual, wanted) if wanted <= 2 * usual else usual
+    if row_bytes > LARGE_ROW_BYTES:
+        return usual
+    return min(max(usual, int(ROWS_OF_LANE * num_lanes * row_bytes)), 2 * usual)
 
 
 class RunSettings(NamedTuple):

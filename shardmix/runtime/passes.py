@@ -1,8 +1,9 @@
 """A pass over the data: the mixer works ahead in a thread, the user takes batches.
 
 Rule 1: the thread knows nothing of the iterator that the user holds, so that dropping it ends the pass.
-Rule 2: the thread stays at most AHEAD batches ahead of the user, or so many groups of small ones (assemble.py), which are handed
-over together: a change of threads costs more than a small batch. What was mixed and not taken was not delivered.
+Rule 2: the thread stays at most AHEAD batches ahead of the user, or one group of several that are made together (small ones, or
+those that the workers wrote in their places), which are handed over together: a change of threads costs more than such a batch.
+What was mixed and not taken was not delivered.
 Rule 3: an exception ends the pass where its batch was due; StopIteration stays.
 
 Data sets other than ShardDataset have no thread at num_workers=0: as with torch, each batch is made when it is asked for, so that
@@ -21,7 +22,7 @@ from .feeds import Delivery
 from .limits import UserClock
 from .link import PassGivenUp
 
-AHEAD = 2  # batches, or groups of small ones
+AHEAD = 2  # batches
 
 Deliveries = Generator[Delivery, None, None]
 
@@ -94,7 +95,7 @@ class ThreadMixer:
                     raise item.error
                 finally:
                     del item  # this frame is in the traceback of the error: who keeps the error would keep the pass
-            self._room.release()
+            self._room.release(_room_of(item))
             self._taken = iter(item)
         return delivery
 
@@ -111,7 +112,7 @@ class ThreadMixer:
             self._is_closed = True
             if not self._is_released:
                 self._hurry()
-        self._room.release()
+        self._room.release(AHEAD + 1)  # whatever the thread waits for
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -142,8 +143,15 @@ class ThreadMixer:
                     return True
             return False
         finally:
+            for _ in range(_room_of(made) - 1):
+                self._room.acquire()
             if made:
                 self._made.put(made)
+
+
+def _room_of(made: list[Delivery]) -> int:
+    """How much of the room some deliveries take that are handed over together."""
+    return 1 if len(made) <= 1 else AHEAD
 
 
 class MixIterator:
