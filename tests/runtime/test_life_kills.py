@@ -1,6 +1,6 @@
 """Workers and whole programs are killed at random moments: the death is told, nothing is left, and the next start is clean.
 
-SHARDMIX_KILLS: how many of each kind, 5 if it is not set, so that each moment comes once (issue 4 asks for 50: twelve minutes).
+SHARDMIX_KILLS: how many of each kind, 5 if it is not set, so that each moment comes once; 50 take a quarter of an hour.
 SHARDMIX_SEED: of the moments, 1 if it is not set. The programs: kill_workers.py, kill_parents.py.
 """
 
