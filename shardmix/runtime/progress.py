@@ -110,10 +110,11 @@ class Progress:
         """Take down that the user has received a batch of the pass that began with `start`."""
         if start is not self._pass or self._place is None:
             return
-        if delivery.epoch != self._place.epoch:
-            self._place = Place(delivery.epoch, self._place.pass_epoch)
+        place = self._place
+        if delivery.epoch != place.epoch:
+            place = Place(delivery.epoch, place.pass_epoch)
             self._epochs.set(delivery.epoch + 1)
-        self._place = self._place._replace(step=delivery.step + 1)
+        self._place = Place(place.epoch, place.pass_epoch, place.first_row, delivery.step + 1)
 
     def end(self, start: Start) -> None:
         """Take down that the pass has no more batches."""
