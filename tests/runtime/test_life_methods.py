@@ -41,7 +41,7 @@ def test_a_worker_that_raises_is_heard_and_works_on(pattern: str, method: str) -
     for _ in range(2):
         iterator = iter(loader)
         next(iterator)
-        pids |= {worker.pid for worker in loader._workers._inner.processes._workers}  # type: ignore[union-attr]
+        pids |= {worker.pid for worker in loader._keeper.workers._inner.processes._workers}  # type: ignore[union-attr]
         with pytest.raises(ParseError, match="is odd"):
             list(iterator)
     assert len(pids) == 1

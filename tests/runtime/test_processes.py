@@ -42,7 +42,7 @@ class DyingWithTheLock(Squares):
 def test_processes_end_when_one_died_with_a_lock() -> None:
     loader = MixLoader(DyingWithTheLock(4), batch_size=2, num_workers=1, persistent_workers=True)
     assert len(list(loader)) == 2
-    workers = loader._workers
+    workers = loader._keeper.workers
     assert workers is not None
     for process in active_children():
         process.join()
