@@ -115,7 +115,8 @@ def print_cpu_ratios(result: Result) -> None:
     for corpus in result["corpora"].values():
         ours = corpus["contenders"].get(OURS)
         for one in corpus["contenders"].values():
-            if is_measured(ours) and is_measured(one):
+            # a round of next to nothing takes no time that the system's clock of CPU time can tell
+            if is_measured(ours) and is_measured(one) and cpu_per_million(ours) > 0:
                 one["cpu_ratio"] = cpu_per_million(one) / cpu_per_million(ours)
     print_table(result, f"CPU time / {OURS}'s", lambda one: f"{one['cpu_ratio']:.3g}x" if "cpu_ratio" in one else "-")
 

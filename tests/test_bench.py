@@ -78,6 +78,14 @@ def test_report_shows_ratios_beside_targets_and_who_is_absent(capsys: pytest.Cap
     assert "not measured: starts: no tensorflow" in text
 
 
+def test_a_round_that_took_no_cpu_time_has_no_ratio_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    found = result(shardmix_2=900, tfrecord_2=100)
+    for turn in found["corpora"]["small"]["contenders"]["shardmix-2"]["rounds"]:
+        turn["cpu_seconds"] = 0.0
+    print_report(found)
+    assert "CPU time / shardmix-2's" in capsys.readouterr().out
+
+
 def test_chart_is_drawn_where_it_can_be(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = draw_chart(result(shardmix_2=900, tfrecord_2=100), tmp_path / "chart.png")
