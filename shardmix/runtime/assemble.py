@@ -86,6 +86,11 @@ class Assembler:
         batches to repeat, or pages that are pinned."""
         return self._collate_fn is None and not self.fills_holes and not self._memory.pinned
 
+    @property
+    def adds_nothing(self) -> bool:
+        """Whether a batch without holes is its columns, no more."""
+        return self.takes_slots and not self._with_source
+
     def assemble(self, group: Group) -> Iterator[tuple[Any, bool]]:
         """The batches of a group, one after another, or a Cut; with each whether the next one is made already, but for that."""
         parts = [part for part in group.parts if part.stop > part.start]

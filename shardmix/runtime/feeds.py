@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..format.columns import IntArray
 from ..order.schedule import BatchRows, Schedule
 from .assemble import Assembler, Dense, Group, Part, batches_of_group
-from .gather import Cut
+from .gather import Cut, Cutter
 from .limits import Counts
 from .link import Link
 from .requests import ChunkSize, MapWork, Request, ShardWork
@@ -136,7 +136,35 @@ class ShardFeed:
                 self._size.learn(received.reply, num_steps)
                 chunks.append(received.chunk)
             self._asked.popleft()
-            yield from self._put_together(asked, chunks)
+            if self._slots is not None and self._are_in_place(asked, chunks):
+                yield from self._take_as_they_are(self._slots, asked)
+            else:
+                yield from self._put_together(asked, chunks)
+
+    def _are_in_place(self, asked: _Asked, chunks: Sequence[Any]) -> bool:
+        """Whether all that the batches are lies in their slots: no row is missing, no column in a slab, nothing to add."""
+        num_rows = sum(chunk.num_rows for chunk in chunks)
+        return (
+            num_rows == len(asked.rows.row)
+            and self._assembler.adds_nothing
+            and not any(chunk.columns for chunk in chunks)
+        )
+
+    def _take_as_they_are(self, slots: BatchSlots, asked: _Asked) -> Iterator[Delivery]:
+        """Batches that the workers wrote in their places: handed over together, for nothing is left to do."""
+        bounds = asked.rows.bounds.tolist()
+        pads = np.add.reduceat(asked.rows.is_pad, bounds[:-1], dtype=np.int64).tolist()
+        num_steps = len(pads)
+        for number, slot in enumerate(asked.slots):
+            first, end = number * slots.num_batches, min((number + 1) * slots.num_batches, num_steps)
+            base = bounds[first]
+            dense = slots.show(slot, 0, bounds[end] - base)
+            cutter = Cutter(dense.structure, dense.join(()))
+            for step in range(first, end):
+                self._counts.rows += bounds[step + 1] - bounds[step]
+                self._counts.pads += pads[step]
+                batch = Cut(cutter, bounds[step] - base, bounds[step + 1] - base)
+                yield Delivery(batch, asked.epoch, asked.first_step + step, step + 1 < num_steps)
 
     def _put_together(self, asked: _Asked, chunks: Sequence[Any]) -> Iterator[Delivery]:
         rows = asked.rows
@@ -172,16 +200,13 @@ class ShardFeed:
             step = asked.first_step + j
             relative = [bound - bounds[j] for bound in bounds[j : end + 1]]
             group = Group(cut(j, end), relative, due[j:end], asked.epoch, step, dense)
-            in_place = dense is not None and not any(chunk.columns for chunk in chunks)
             for batch, has_more in self._assembler.assemble(group):
-                has_more = has_more or (in_place and type(batch) is Cut and step + 1 < asked.first_step + len(due))
                 num_rows = bounds[j + 1] - bounds[j]
                 self._counts.rows += num_rows
                 self._counts.holes += due[j] - num_rows
                 self._counts.pads += pads[j]
                 yield Delivery(batch, asked.epoch, step, has_more)
                 j, step = j + 1, step + 1
-
 
     @staticmethod
     def _show(slots: BatchSlots, asked: _Asked, first: int, end: int, is_there: NDArray[np.bool_]) -> Dense:

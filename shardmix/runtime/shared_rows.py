@@ -134,10 +134,10 @@ class BatchSlots:
         places = tuple([(slot.segment, slot.offset) for slot in slots])
         return SharedSlots(self._pool.segments(), places, self._layout.num_rows)
 
-    def show(self, slot: Slot, start: int, stop: int, is_there: NDArray[np.bool_]) -> Dense:
-        """Rows start … stop-1 of a slot, those that are there: views of it, or a copy where there are holes."""
+    def show(self, slot: Slot, start: int, stop: int, is_there: NDArray[np.bool_] | None = None) -> Dense:
+        """Rows start … stop-1 of a slot, those that are there (None: all): views of it, or a copy where there are holes."""
         columns: list[Column | None] = []
-        is_whole = bool(is_there.all())
+        is_whole = is_there is None or bool(is_there.all())
         for spec, values in zip(self._layout.specs, self._layout.arrays(slot.memory, self._layout.num_rows), strict=True):
             if values is None:
                 columns.append(None)
