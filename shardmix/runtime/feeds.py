@@ -194,7 +194,7 @@ class ShardFeed:
         while j < len(due):
             end = min(j + size, len(due))
             dense = None
-            if self._slots is not None:
+            if self._slots is not None and not self._slots.are_unused(chunks):
                 end = min(end, (j // self._slots.num_batches + 1) * self._slots.num_batches)
                 dense = self._show(self._slots, asked, j, end, is_there)
             step = asked.first_step + j

@@ -31,6 +31,8 @@ class Keeper:
     def take_workers(self, loader: Any, opened: Opened | None, num_workers: int) -> Hosts:
         """Workers for one pass: those that persist, where they are free; else new ones."""
         kept = self.workers
+        if kept is not None and not kept.is_own:
+            kept = self.workers = None
         if kept is not None and not kept.is_busy and kept.num_workers == num_workers and kept.opened is opened:
             kept.take()
             return kept

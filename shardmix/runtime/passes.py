@@ -126,7 +126,8 @@ class ThreadMixer:
                     self._is_released = True
                 self._release()
         except PassGivenUp:  # closed from elsewhere: for who waits it is the end
-            pass
+            if not self._is_closed:
+                error = RuntimeError("the workers were told that nobody waits for this pass, and not by this loader")
         except BaseException as caught:  # it is the user's thread that must see it
             error = caught
         self._made.put(_End(None if self._is_closed else error))

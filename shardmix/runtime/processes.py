@@ -56,6 +56,7 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
     def __init__(self, loader: DataLoader[Any], watch: Watch) -> None:
         self._watch = watch
         self._done = DoneFlag()
+        self._owner = os.getpid()
         self.is_broken = False  # the processes are of no more use
         try:
             start_helpers(loader.multiprocessing_context)
@@ -109,11 +110,15 @@ class WatchedIterator(_MultiProcessingDataLoaderIter):
                 raise RuntimeError(self._describe_late())
 
     def end(self) -> None:
-        """End the processes, and return when they are gone. Ending twice is allowed."""
-        if not self._shutdown:
+        """End the processes, and return when they are gone. Ending twice is allowed; a forked copy of this ends nothing."""
+        if not self._shutdown and self._owner == os.getpid():
             if not self.is_broken:
                 self._say_goodbye()
             self._kill()
+
+    def _shutdown_workers(self) -> None:
+        """What torch calls when the iterator goes."""
+        self.end()
 
     def _say_goodbye(self) -> None:
         """End the processes by torch's protocol, as far as they do within one patience for all."""

@@ -12,6 +12,7 @@ What has levels (bytes, ragged values), samples, and what user code makes, trave
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -27,7 +28,7 @@ from ..format.features import Schema
 from ..format.targets import DenseLayout, RowTargets, dense_row_bytes
 from .assemble import GROUP_BYTES, Dense
 from .buffers import map_bytes
-from .handoff import HAS_ANONYMOUS_FILES, Address, Bytes, SharedBytes, attach, round_to_pages
+from .handoff import HAS_ANONYMOUS_FILES, Address, Bytes, Chunk, SharedBytes, attach, round_to_pages
 from .requests import MAX_BATCHES, SharedSlots
 from .samples import Structure, structure_of_features
 
@@ -134,6 +135,16 @@ class BatchSlots:
         places = tuple([(slot.segment, slot.offset) for slot in slots])
         return SharedSlots(self._pool.segments(), places, self._layout.num_rows)
 
+    def are_unused(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether the workers could not reach the slots, and sent dense columns as they send others.
+
+        Raises RuntimeError where only some could.
+        """
+        whole = [chunk.structure == self._structure for chunk in chunks]
+        if any(whole) and not all(whole):
+            raise RuntimeError("some workers cannot reach the memory of batches; let all of them run as the same user")
+        return all(whole)
+
     def show(self, slot: Slot, start: int, stop: int, is_there: NDArray[np.bool_] | None = None) -> Dense:
         """Rows start … stop-1 of a slot, those that are there (None: all): views of it, or a copy where there are holes."""
         columns: list[Column | None] = []
@@ -152,6 +163,7 @@ class SlotKeeper:
 
     def __init__(self) -> None:
         self.pool: SlotPool | None = None
+        self._owner = os.getpid()
 
     def slots(self, schema: Schema | None, batch_size: int, has_workers: bool) -> BatchSlots | None:
         """Slots for a pass; None where nothing is dense, or no memory can be shared without a name."""
@@ -161,6 +173,8 @@ class SlotKeeper:
             return None
         num_batches = min(max(1, GROUP_BYTES // batch_bytes), MAX_BATCHES)
         layout = DenseLayout(specs, num_batches * batch_size)
+        if self._owner != os.getpid():  # forked: the slots are those of the process that it was forked from
+            self.pool, self._owner = None, os.getpid()
         pool = self.pool
         if pool is None or (pool.slot_bytes, pool.is_shared) != (round_to_pages(layout.num_bytes), has_workers):
             pool = self.pool = SlotPool(layout.num_bytes, has_workers)

@@ -21,13 +21,14 @@ from torch.utils.data import Dataset, get_worker_info
 
 from ..errors import CorruptShardError
 from ..format.columns import Allocate, Column, IntArray
+from ..format.targets import RowTargets
 from ..order.schedule import BatchRows
 from .dataset import Opened, RowSource, ShardDataset
 from .handoff import Chunk, PrivateBytes, SharedBytes, SlabWriter
 from .limits import NOTHING_SPENT, Spent
 from .orphans import watch_parent
 from .problem import describe_problem
-from .requests import MapWork, Reply, Request, ShardWork, StreamWork, Work
+from .requests import MapWork, Reply, Request, ShardWork, SharedSlots, StreamWork, Work
 from .samples import Structure, pack_samples
 from .shared_rows import SlotFinder
 
@@ -90,7 +91,7 @@ class ShardAnswers:
         if self._rows is None:
             self._rows = RowSource(self._dataset, self._opened)
         rows, mine = rows_of_worker(work, worker, num_workers)
-        targets = self._slots.targets(work.shared, mine) if work.shared is not None and self._slots is not None else None
+        targets = self._find_targets(work.shared, mine)
         filled = self._rows.fill(work.epoch, rows, allocate, targets)
         source = NO_SOURCE
         if self._dataset.with_source:
@@ -106,6 +107,16 @@ class ShardAnswers:
             self._rows.close()
         if self._slots is not None:
             self._slots.close()
+
+    def _find_targets(self, shared: SharedSlots | None, rows: IntArray) -> RowTargets | None:
+        """Where dense rows go; None where that is the slab, as for a worker that has given up the rights of the main process."""
+        if shared is None or self._slots is None:
+            return None
+        try:
+            return self._slots.targets(shared, rows)
+        except PermissionError:
+            self._slots = None
+            return None
 
     def _next_work(self, work: StreamWork, num_workers: int) -> tuple[ShardWork, bool]:
         """The steps after those that this worker gave last, about `num_rows` rows of them."""

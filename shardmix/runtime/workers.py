@@ -8,6 +8,7 @@ Rule 4: processes are started while the user waits for the first batch, so that 
 
 from __future__ import annotations
 
+import os
 import pickle
 import queue
 import threading
@@ -51,6 +52,7 @@ class Hosts(ABC):
         self._cell.array[:] = 0
         self._is_given_up = False
         self._held: list[Any] = []
+        self._owner = os.getpid()
 
     def take(self) -> None:
         """Let them serve a pass."""
@@ -78,8 +80,14 @@ class Hosts(ABC):
             memory = attach(packed.address) if packed.memory is None else packed.memory
             self.views[reply.worker, reply.slab] = memory
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this process started them, not the one that it was forked from."""
+        return self._owner == os.getpid()
+
     def _tell(self) -> None:
-        self._cell.array.view(np.int64)[0] = self.generation + self._is_given_up
+        if self.is_own:  # a forked copy of a loader, dropped, must not end the pass of the original
+            self._cell.array.view(np.int64)[0] = self.generation + self._is_given_up
 
     @abstractmethod
     def answers_to(self, requests: Iterator[Request], seed: int, describe: Callable[[int], str]) -> Replies:

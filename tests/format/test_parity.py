@@ -278,3 +278,18 @@ def test_memory_is_asked_for_once_and_may_be_unaligned() -> None:
         assert columns[2].values[:15].tolist()[12:] == [2**63 - 1, 1, -1]
     assert len(asked) == 2
     assert asked[0] == asked[1]
+
+
+def test_keys_beyond_those_that_are_remembered_are_found_by_their_names() -> None:
+    """More than 1,024 features, two of which change places in one record."""
+    numbers = list(range(1100))
+    moved = numbers[:]
+    moved[1023], moved[1099] = moved[1099], moved[1023]
+
+    def record(order: list[int], left_out: int | None = None) -> bytes:
+        entries = [wire.entry(f"f{i:04d}", wire.feature("int64", wire.packed("int64", [i % 100]))) for i in order if i != left_out]
+        return wire.example(*entries)
+
+    features = {name: FixedLenFeature((), "int64", default_value=-1) for name in ("f1099", "f1023", "f1024", "f0000")}
+    payloads = [record(numbers), record(numbers), record(moved), record(numbers, 1023), record(moved, 1023), record(numbers)]
+    check(payloads, resolve_schema(features))

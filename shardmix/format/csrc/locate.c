@@ -18,6 +18,9 @@
 #include "names.h"
 #include "resemble.h"
 
+#define ROWS_AHEAD 4
+#define BYTES_AHEAD 1024
+
 /* What a list holds. */
 typedef struct {
     int64_t values;
@@ -136,9 +139,8 @@ static int locate_steps(locator *at, const uint8_t *start, const uint8_t *end, i
 }
 
 /* The field of a key, or -1 where nobody asked for it; -2 when the key is no UTF-8. */
-static int find_field(const locator *at, key_order *order, const uint8_t *key, uint32_t bytes, int in_lists)
+static int find_field(const locator *at, key_order *order, guess *g, const uint8_t *key, uint32_t bytes, int in_lists)
 {
-    guess *g = order->next < MAX_GUESSES ? &order->guesses[order->next++] : NULL;
     int is_known = g && order->next <= order->known;
 
     if (is_known && g->bytes == bytes && same_bytes(g->key, key, bytes)) {
@@ -180,7 +182,8 @@ static int locate_map(locator *at, const uint8_t *p, const uint8_t *end, int in_
         const uint8_t *key = read_field(p, entry_end, TAG_1, &bytes);
         if (!key)
             return -1;
-        int number = find_field(at, order, key, bytes, in_lists);
+        guess *g = order->next < MAX_GUESSES ? &order->guesses[order->next++] : NULL;
+        int number = find_field(at, order, g, key, bytes, in_lists);
         const uint8_t *value = read_field(key + bytes, entry_end, TAG_2, &bytes);
         if (number < -1 || !value || value + bytes != entry_end)
             return -1;
@@ -192,7 +195,7 @@ static int locate_map(locator *at, const uint8_t *p, const uint8_t *end, int in_
         if ((in_lists ? locate_steps : locate_feature)(at, value, entry_end, number) < 0)
             return -1;
         if (!in_lists)
-            remember(at, entry, value, entry_end, end, number);
+            remember(at, g, entry, value, entry_end, end, number);
         p = entry_end;
     }
     return 0;
@@ -218,9 +221,23 @@ static int locate_row(locator *at, const payload *source)
     return 0;
 }
 
+/* Ask for the beginning of a payload: records lie in no order, so the processor cannot know which is next. */
+static inline void fetch_ahead(const payload *source)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    int64_t bytes = source->bytes < BYTES_AHEAD ? source->bytes : BYTES_AHEAD;
+    for (int64_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(source->data + at);
+#else
+    (void)source;
+#endif
+}
+
 static void locate_rows(locator *at, const payload *payloads, place *places, int64_t *codes, int64_t first, int64_t stop)
 {
     for (at->row = first; at->row < stop; at->row++) {
+        if (at->row + ROWS_AHEAD < at->count)
+            fetch_ahead(&payloads[at->row + ROWS_AHEAD]);
         at->payload = payloads[at->row].data;
         at->places = places + at->row * at->wanted->num_fields;
         int is_odd = payloads[at->row].bytes > MAX_PAYLOAD || locate_row(at, &payloads[at->row]) < 0;

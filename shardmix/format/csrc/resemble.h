@@ -44,19 +44,19 @@ static inline const uint8_t *resemble(locator *at, const uint8_t *p, const uint8
     return numbers + known->bytes;
 }
 
-/* Remember an entry that was verified, where others may resemble it: its feature is `value` … `value_end`. */
-static inline void remember(locator *at, const uint8_t *entry, const uint8_t *value, const uint8_t *value_end, const uint8_t *end,
-                     int number)
+/* Remember an entry that was verified, where others may resemble it: its feature is `value` … `value_end`. `g`: of its place among
+ * the keys; NULL where there are no more. */
+static inline void remember(const locator *at, guess *g, const uint8_t *entry, const uint8_t *value, const uint8_t *value_end,
+                            const uint8_t *end, int number)
 {
-    key_order *order = &at->context;
     value_list list;
-    if (!order->next || order->next > order->known || (number >= 0 && at->wanted->fields[number].num_levels)
+    if (!g || (number >= 0 && at->wanted->fields[number].num_levels)
         || read_feature(value, value_end, &list) < 0 || list.start == list.end)
         return;
     uint32_t bytes = (uint32_t)(list.end - list.start);
     if (list.kind != KIND_FLOAT && (list.kind != KIND_INT64 || !is_one_varint(list.start, bytes, end)))
         return;
-    pattern *known = &order->guesses[order->next - 1].patterns[entry[1] % MAX_PATTERNS];
+    pattern *known = &g->patterns[entry[1] % MAX_PATTERNS];
     known->start = entry;
     known->bytes_before = (uint32_t)(list.start - entry);
     known->bytes = bytes;
