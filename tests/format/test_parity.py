@@ -287,8 +287,8 @@ def test_keys_beyond_those_that_are_remembered_are_found_by_their_names() -> Non
     moved[1023], moved[1099] = moved[1099], moved[1023]
 
     def record(order: list[int], left_out: int | None = None) -> bytes:
-        entries = [wire.entry(f"f{i:04d}", wire.feature("int64", wire.packed("int64", [i % 100]))) for i in order if i != left_out]
-        return wire.example(*entries)
+        kept = [number for number in order if number != left_out]
+        return wire.example(*(wire.entry(f"f{i:04d}", wire.feature("int64", wire.packed("int64", [i % 100]))) for i in kept))
 
     features = {name: FixedLenFeature((), "int64", default_value=-1) for name in ("f1099", "f1023", "f1024", "f0000")}
     payloads = [record(numbers), record(numbers), record(moved), record(numbers, 1023), record(moved, 1023), record(numbers)]
