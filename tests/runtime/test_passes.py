@@ -103,9 +103,24 @@ def test_an_error_comes_after_the_batches_before_it(error: BaseException) -> Non
     assert log.did == ["closed", "released"]
 
 
-def test_a_pass_that_was_given_up_just_ends_for_who_waits() -> None:
+def test_a_pass_that_is_given_up_while_answers_are_on_their_way_just_ends() -> None:
+    hurried = threading.Event()
+
+    def deliveries() -> Generator[Delivery, None, None]:
+        yield Delivery(0, 0, 0)
+        hurried.wait()
+        raise PassGivenUp
+
+    mixer = ThreadMixer(deliveries(), lambda: None, hurried.set)
+    assert mixer.get() is not None
+    mixer.close()
+    assert mixer.get() is None
+
+
+def test_a_pass_that_somebody_else_gave_up_is_no_end_of_data() -> None:
     mixer = start(Log(), 1, PassGivenUp())
-    assert received(mixer) == [0]
+    with pytest.raises(RuntimeError, match="not by this loader"):
+        received(mixer)
     mixer.close()
 
 
