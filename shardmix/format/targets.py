@@ -32,13 +32,14 @@ class DenseLayout:
                 end = int(self.offsets[number]) + num_rows * row_bytes(spec)
         self.num_bytes, self.row_bytes = end, dense_row_bytes(self.specs)
 
+    def array(self, number: int, buffer: Bytes, num_rows: int) -> NDArray[np.generic]:
+        """The first rows of a dense column, the number-th: a view of a buffer."""
+        spec = self.specs[number]
+        return np.ndarray((num_rows, *spec.item_shape), spec.dtype, buffer, int(self.offsets[number]))
+
     def arrays(self, buffer: Bytes, num_rows: int) -> list[NDArray[np.generic] | None]:
         """The first rows of each column, views of a buffer; None for columns with levels."""
-        offsets = self.offsets.tolist()
-        return [
-            None if spec.levels else np.ndarray((num_rows, *spec.item_shape), spec.dtype, buffer, offset)
-            for spec, offset in zip(self.specs, offsets, strict=True)
-        ]
+        return [None if spec.levels else self.array(number, buffer, num_rows) for number, spec in enumerate(self.specs)]
 
 
 class RowTargets(NamedTuple):
@@ -58,9 +59,8 @@ class RowTargets(NamedTuple):
         used = self.buffer[rows]
         for buffer in np.unique(used).tolist():
             here = np.flatnonzero(used == buffer)
-            out = self.layout.arrays(self.buffers[buffer], self.layout.num_rows)[number]
-            if out is not None:
-                out[self.position[rows[here]]] = column.values[column_rows[here]]
+            out = self.layout.array(number, self.buffers[buffer], self.layout.num_rows)
+            out[self.position[rows[here]]] = column.values[column_rows[here]]
 
 
 def row_bytes(spec: ColumnSpec) -> int:
