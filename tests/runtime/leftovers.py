@@ -70,19 +70,15 @@ def shared_memory() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if name.startswith(SHARED_MEMORY)}
 
 
+# What the C library calls a semaphore for the microseconds in which it makes it: a kill just then leaves it, and nothing tells whose
+# it was. A program makes some for torch's queues as it starts; its workers make none.
 HALF_MADE = re.compile(r"sem\.[A-Za-z0-9]{6}")
 
 
 def forgotten_memory(before: set[str]) -> set[str]:
-    """Names in /dev/shm that were not there before and that no process has mapped: nobody will ever remove them.
-
-    Left out are those that the C library gives a semaphore for the microseconds in which it makes it (torch's queues have some):
-    a kill just then leaves it, and nothing tells whose it was.
-    """
+    """Names in /dev/shm that were not there before and that no process has mapped: nobody will ever remove them."""
     found: dict[str, str] = {}
     for name in shared_memory() - before:
-        if HALF_MADE.fullmatch(name):
-            continue
         with contextlib.suppress(FileNotFoundError):
             found[name] = str(os.stat(f"/dev/shm/{name}").st_ino)  # (a semaphore is mapped before it has its name)
     mapped: set[str] = set()
