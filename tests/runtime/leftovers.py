@@ -70,8 +70,8 @@ def shared_memory() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if name.startswith(SHARED_MEMORY)}
 
 
-# What the C library calls a semaphore for the microseconds in which it makes it: a kill just then leaves it, and nothing tells whose
-# it was. A program makes some for torch's queues as it starts; its workers make none.
+# What the C library calls a semaphore for the microseconds in which it makes it: a kill just then leaves it, and nothing tells
+# whose it was. A program makes some for torch's queues as it starts; its workers make none.
 HALF_MADE = re.compile(r"sem\.[A-Za-z0-9]{6}")
 
 
